@@ -1,0 +1,69 @@
+# Needs Python 3.11 or newer, git and make; everything else is installed into .venv from the pinned files.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+VENV := .venv
+BIN := $(VENV)/bin
+UV_VERSION := 0.13.9
+PYTHON ?= $(shell for v in 3.11 3.12 3.13; do command -v python$$v && exit; done; command -v python3)
+INSTALL := $(BIN)/uv pip install --python $(BIN)/python --quiet --compile-bytecode
+
+.PHONY: help demo test unit learning lint format golden lock clean
+
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+demo: $(VENV)/runtime.done ## Install and train the example PPO job: four roles on this machine
+	@$(BIN)/rlhf run --fresh examples/ppo-spelling.yaml
+
+test: $(VENV)/test.done ## Install and run every test
+	@$(BIN)/python -m pytest
+
+unit: $(VENV)/test.done ## The quick tests: no Ray, no training
+	@$(BIN)/python -m pytest -m "not ray and not learning"
+
+lint: $(VENV)/test.done $(VENV)/lint.done ## ruff, mypy, import walls, generated files
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+	@$(BIN)/rlhf crd --check crds/rlhf.dev_rlhfjobs.yaml
+
+format: $(VENV)/lint.done ## Let ruff rewrite the code
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+golden: $(VENV)/runtime.done ## Write the generated files anew
+	@$(BIN)/rlhf crd --output crds/rlhf.dev_rlhfjobs.yaml
+
+LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --custom-compile-command "make lock"
+lock: $(VENV)/uv.done ## Renew the pinned requirement files
+	@$(LOCK) $(LOCK_ARGS) pyproject.toml --extra runtime -o requirements/runtime.txt
+	@$(LOCK) $(LOCK_ARGS) --group test -c requirements/runtime.txt -o requirements/test.txt
+	@$(LOCK) $(LOCK_ARGS) --group lint -c requirements/runtime.txt -c requirements/test.txt -o requirements/lint.txt
+
+clean: ## Remove the environment and the runs
+	@rm -rf $(VENV) runs
+
+$(VENV)/uv.done: Makefile
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed: install it, or name it: make PYTHON=/path/to/python"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) is too old: 3.11 or newer is needed, e.g. make PYTHON=python3.12"; exit 1; }
+	@echo "Making a Python environment in $(VENV) ..."
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+	@touch $@
+
+$(VENV)/runtime.done: $(VENV)/uv.done requirements/runtime.txt pyproject.toml
+	@echo "Installing torch, transformers, ray and the rest (about 5 GB on disk with CUDA wheels; a minute or more) ..."
+	@$(INSTALL:--quiet=) --require-hashes -r requirements/runtime.txt
+	@$(INSTALL) --no-deps -e .
+	@touch $@
+
+$(VENV)/test.done: $(VENV)/runtime.done requirements/test.txt
+	@echo "Installing the test tools ..."
+	@$(INSTALL) --require-hashes -r requirements/test.txt
+	@touch $@
+
+$(VENV)/lint.done: $(VENV)/runtime.done requirements/lint.txt
+	@echo "Installing the lint tools ..."
+	@$(INSTALL) --require-hashes -r requirements/lint.txt
+	@touch $@
