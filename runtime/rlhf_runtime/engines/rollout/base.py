@@ -1,0 +1,113 @@
+"""The interface of a rollout engine, and the sampling rule that all engines of ours share.
+
+A token is drawn by inverting the cumulative distribution at one uniform number, which is a pure function of
+(job seed, step, global sample index, token position): the same sample gets the same numbers whatever batch,
+shard or engine it is in.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from rlhf_runtime.algorithms.counter_rng import StepSeed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplingConfig:
+    """How responses are drawn.
+
+    Attributes:
+        max_new_tokens: T, the columns of every result.
+        eos_token_id: ends a response; belongs to it and to its mask.
+        pad_token_id: fills the columns after the end.
+        samples_per_prompt: n; the samples of one prompt are neighbours in the result.
+        temperature: divides the logits before drawing.
+        greedy: takes the most likely token instead; no random number is used.
+    """
+
+    max_new_tokens: int
+    eos_token_id: int
+    pad_token_id: int
+    samples_per_prompt: int = 1
+    temperature: float = 1.0
+    greedy: bool = False
+
+    def __post_init__(self) -> None:
+        if self.max_new_tokens < 1 or self.samples_per_prompt < 1:
+            raise ValueError("`max_new_tokens` and `samples_per_prompt` must be at least 1")
+        if self.temperature <= 0:
+            raise ValueError(
+                f"`temperature` must be above 0, not {self.temperature}; set `greedy` for its limit"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolloutResult:
+    """Responses of B prompts times n samples.
+
+    Attributes:
+        responses: (B * n, T) int64, ``pad_token_id`` after the end.
+        response_mask: (B * n, T) int64, 1 up to and including the end-of-sequence token.
+        log_probs: (B * n, T) float32 of the chosen tokens under the model's own distribution, that is at
+            temperature 1 whatever temperature they were drawn at: what training computes, so that the ratio
+            starts at 1. Zero outside the mask.
+    """
+
+    responses: Tensor
+    response_mask: Tensor
+    log_probs: Tensor
+
+
+class RolloutEngine(Protocol):
+    """Generates responses from the policy's present weights."""
+
+    name: str
+
+    def generate(
+        self,
+        prompt_ids: Tensor,
+        *,
+        prompt_mask: Tensor,
+        sampling: SamplingConfig,
+        seed: StepSeed,
+        sample_ids: Tensor | None = None,
+    ) -> RolloutResult:
+        """Draw ``samples_per_prompt`` responses for each prompt, in eval mode and without gradient.
+
+        Args:
+            prompt_ids: (B, P) int64, padded on the left.
+            prompt_mask: (B, P).
+            sampling: how to draw.
+            seed: job seed and step.
+            sample_ids: (B * n,) global index of each sample in its step; 0, 1, 2, ... by default. A shard
+                passes its own.
+
+        Returns:
+            the responses, in the order of the prompts.
+        """
+        ...
+
+    def refresh(self) -> None:
+        """The policy's weights have changed: an engine that keeps a copy takes the new ones."""
+        ...
+
+
+def choose_tokens(logits: Tensor, *, uniform: Tensor, sampling: SamplingConfig) -> Tensor:
+    """Draw one token per row.
+
+    Args:
+        logits: (N, V) float32.
+        uniform: (N,) float64 in [0, 1); unused when greedy.
+        sampling: temperature or greedy.
+
+    Returns:
+        (N,) int64.
+    """
+    if sampling.greedy:
+        return logits.argmax(dim=-1)
+    # In float64 the rounding of the sum cannot reach a token of probability 0 at the end of the vocabulary.
+    cumulative = (logits / sampling.temperature).softmax(dim=-1).double().cumsum(dim=-1)
+    target = uniform.unsqueeze(1) * cumulative[:, -1:]
+    return torch.searchsorted(cumulative, target, right=True).squeeze(1)

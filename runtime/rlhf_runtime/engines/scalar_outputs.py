@@ -1,0 +1,98 @@
+"""What models with a scalar head compute: a critic's token values and a reward model's scores."""
+
+import torch
+from torch import Tensor, nn
+
+from rlhf_runtime.engines.batches import Batch, select, split_rows
+from rlhf_runtime.engines.logprobs import eval_mode, sequence_inputs
+
+
+def response_values(
+    model: nn.Module, *, prompt_ids: Tensor, prompt_mask: Tensor, responses: Tensor
+) -> Tensor:
+    """Value of the state before each response token, with gradient where the caller has it on.
+
+    Args:
+        model: returns one number per position, (B, L), as ``ScalarHeadModel`` does.
+        prompt_ids: (B, P), padded on the left.
+        prompt_mask: (B, P).
+        responses: (B, T), padded on the right.
+
+    Returns:
+        (B, T) float32; entries after the end of a response mean nothing.
+    """
+    inputs = sequence_inputs(prompt_ids, prompt_mask=prompt_mask, responses=responses[:, :-1])
+    outputs: Tensor = model(**inputs)
+    return outputs[:, -responses.shape[1] :].float()
+
+
+@torch.no_grad()
+def compute_values(model: nn.Module, batch: Batch, *, micro_batch_size: int | None = None) -> Tensor:
+    """Values (B, T) of a batch in eval mode, without gradient, zero outside the response mask.
+
+    Args:
+        model: a ``ScalarHeadModel``.
+        batch: ``prompt_ids``, ``prompt_mask``, ``responses``, ``response_mask``.
+        micro_batch_size: rows per forward pass; all at once by default.
+
+    Returns:
+        (B, T) float32.
+    """
+    keys = ("prompt_ids", "prompt_mask", "responses")
+    with eval_mode(model):
+        parts = split_rows(select(batch, keys), micro_batch_size)
+        values = torch.cat([response_values(model, **part) for part in parts])
+    return torch.where(batch["response_mask"].bool(), values, 0.0)
+
+
+def response_scores(
+    model: nn.Module, *, prompt_ids: Tensor, prompt_mask: Tensor, responses: Tensor, response_mask: Tensor
+) -> Tensor:
+    """A reward model's score of each response, read at its last token.
+
+    An empty response is read at the prompt's last token.
+
+    Args:
+        model: returns one number per position, (B, L).
+        prompt_ids: (B, P), padded on the left.
+        prompt_mask: (B, P).
+        responses: (B, T), padded on the right.
+        response_mask: (B, T).
+
+    Returns:
+        (B,) float32, with gradient where the caller has it on.
+    """
+    outputs: Tensor = model(**sequence_inputs(prompt_ids, prompt_mask=prompt_mask, responses=responses))
+    last = prompt_ids.shape[1] - 1 + response_mask.long().sum(dim=1)
+    return outputs.float().gather(1, last[:, None]).squeeze(1)
+
+
+@torch.no_grad()
+def compute_scores(
+    model: nn.Module,
+    batch: Batch,
+    *,
+    eos_token_id: int,
+    missing_eos_score: float | None = None,
+    micro_batch_size: int | None = None,
+) -> Tensor:
+    """Scores (B,) of a batch's responses in eval mode, without gradient.
+
+    Args:
+        model: a ``ScalarHeadModel`` trained as a reward model; its normalization is applied.
+        batch: ``prompt_ids``, ``prompt_mask``, ``responses``, ``response_mask``.
+        eos_token_id: the token that ends a whole response.
+        missing_eos_score: replaces the score of a response that was cut off, where given.
+        micro_batch_size: rows per forward pass; all at once by default.
+
+    Returns:
+        (B,) float32.
+    """
+    keys = ("prompt_ids", "prompt_mask", "responses", "response_mask")
+    with eval_mode(model):
+        parts = split_rows(select(batch, keys), micro_batch_size)
+        scores = torch.cat([response_scores(model, **part) for part in parts])
+    if missing_eos_score is None:
+        return scores
+    ended = ((batch["responses"] == eos_token_id) & batch["response_mask"].bool()).any(dim=1)
+    return torch.where(ended, scores, missing_eos_score)

@@ -1,0 +1,249 @@
+"""Updates of an actor and a critic: epochs of shuffled minibatches, each one optimizer step.
+
+The shuffle comes from counters (job seed, step, epoch), so a replayed update takes the same minibatches. Old
+log-probs and values are those in the batch; nothing is computed anew before the first step.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from rlhf_runtime.algorithms.counter_rng import StepSeed, permutation
+from rlhf_runtime.algorithms.losses import (
+    clipped_policy_loss,
+    clipped_value_loss,
+    entropy_bonus,
+    k3_kl,
+    token_mean,
+)
+from rlhf_runtime.engines.batches import Batch, select, split_rows, trim_padding
+from rlhf_runtime.engines.logprobs import response_logits, token_entropy, token_log_probs
+from rlhf_runtime.engines.scalar_outputs import response_values
+
+ACTOR_KEYS = ("prompt_ids", "prompt_mask", "responses", "response_mask", "log_probs", "advantages")
+CRITIC_KEYS = ("prompt_ids", "prompt_mask", "responses", "response_mask", "values", "returns")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptimizerConfig:
+    """AdamW with a constant learning rate."""
+
+    learning_rate: float
+    betas: tuple[float, float] = (0.9, 0.95)
+    epsilon: float = 1e-8
+    weight_decay: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateConfig:
+    """What actor and critic updates share.
+
+    Attributes:
+        epochs: passes over the batch.
+        minibatches: optimizer steps per epoch.
+        max_grad_norm: the gradient is scaled down to this norm.
+        micro_batch_size: rows per forward and backward pass; a whole minibatch by default.
+    """
+
+    epochs: int = 1
+    minibatches: int = 2
+    max_grad_norm: float = 1.0
+    micro_batch_size: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActorUpdateConfig(UpdateConfig):
+    """Settings of PPO's and GRPO's policy update.
+
+    Attributes:
+        clip_range: of the probability ratio.
+        kl_coefficient: of the k3 KL to the reference inside the loss (GRPO); 0 where the reward holds the
+            penalty.
+        entropy_coefficient: of the entropy bonus.
+    """
+
+    clip_range: float = 0.2
+    kl_coefficient: float = 0.0
+    entropy_coefficient: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CriticUpdateConfig(UpdateConfig):
+    """Settings of the value update.
+
+    Attributes:
+        clip_range: of the change of a value.
+    """
+
+    clip_range: float = 0.2
+
+
+def make_optimizer(model: nn.Module, config: OptimizerConfig) -> torch.optim.AdamW:
+    """AdamW over all parameters, in torch's fused form."""
+    return torch.optim.AdamW(
+        model.parameters(),
+        lr=config.learning_rate,
+        betas=config.betas,
+        eps=config.epsilon,
+        weight_decay=config.weight_decay,
+        fused=True,
+    )
+
+
+def actor_update(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    batch: Batch,
+    *,
+    config: ActorUpdateConfig,
+    seed: StepSeed,
+) -> dict[str, float]:
+    """Train a policy on one batch: the clipped surrogate, a KL term and an entropy bonus where asked for.
+
+    Args:
+        model: a causal language model; changed.
+        optimizer: over its parameters; changed.
+        batch: ``ACTOR_KEYS``, and ``ref_log_probs`` where ``kl_coefficient`` is not 0.
+        config: the settings.
+        seed: job seed and step, for the shuffle.
+
+    Returns:
+        means over the optimizer steps: ``loss``, ``policy_loss``, ``clip_fraction``, ``approx_kl`` (k3, of
+        the update itself), ``grad_norm``, and ``kl`` and ``entropy`` where they are in the loss.
+    """
+    keys = ACTOR_KEYS + (("ref_log_probs",) if config.kl_coefficient else ())
+
+    def loss_of(part: Batch, tokens: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        return _actor_loss(model, part, config=config, denominator=tokens)
+
+    return _run_updates(model, optimizer, select(batch, keys), loss_of=loss_of, config=config, seed=seed)
+
+
+def critic_update(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    batch: Batch,
+    *,
+    config: CriticUpdateConfig,
+    seed: StepSeed,
+) -> dict[str, float]:
+    """Train a critic on one batch with the clipped value loss.
+
+    Args:
+        model: a ``ScalarHeadModel``; changed.
+        optimizer: over its parameters; changed.
+        batch: ``CRITIC_KEYS``.
+        config: the settings.
+        seed: job seed and step, for the shuffle.
+
+    Returns:
+        means over the optimizer steps: ``loss``, ``grad_norm``.
+    """
+
+    def loss_of(part: Batch, tokens: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        values = response_values(
+            model,
+            prompt_ids=part["prompt_ids"],
+            prompt_mask=part["prompt_mask"],
+            responses=part["responses"],
+        )
+        loss = clipped_value_loss(
+            values,
+            old_values=part["values"],
+            returns=part["returns"],
+            response_mask=part["response_mask"],
+            clip_range=config.clip_range,
+            denominator=tokens,
+        )
+        return loss, {}
+
+    return _run_updates(
+        model, optimizer, select(batch, CRITIC_KEYS), loss_of=loss_of, config=config, seed=seed
+    )
+
+
+def _actor_loss(
+    model: nn.Module, part: Batch, *, config: ActorUpdateConfig, denominator: Tensor
+) -> tuple[Tensor, dict[str, Tensor]]:
+    mask = part["response_mask"].bool()
+    logits = response_logits(
+        model, prompt_ids=part["prompt_ids"], prompt_mask=part["prompt_mask"], responses=part["responses"]
+    )
+    log_probs = torch.where(mask, token_log_probs(logits, part["responses"]), 0.0)
+    loss = clipped_policy_loss(
+        log_probs,
+        old_log_probs=part["log_probs"],
+        advantages=part["advantages"],
+        response_mask=mask,
+        clip_range=config.clip_range,
+        denominator=denominator,
+    )
+    statistics = _ratio_statistics(
+        log_probs.detach(), part, mask, clip_range=config.clip_range, tokens=denominator
+    )
+    statistics["policy_loss"] = loss.detach()
+    if config.kl_coefficient:
+        kl = token_mean(k3_kl(log_probs, part["ref_log_probs"]), mask, denominator=denominator)
+        loss = loss + config.kl_coefficient * kl
+        statistics["kl"] = kl.detach()
+    if config.entropy_coefficient:
+        entropy = entropy_bonus(token_entropy(logits), response_mask=mask, denominator=denominator)
+        loss = loss - config.entropy_coefficient * entropy
+        statistics["entropy"] = entropy.detach()
+    return loss, statistics
+
+
+def _ratio_statistics(
+    log_probs: Tensor, part: Batch, mask: Tensor, *, clip_range: float, tokens: Tensor
+) -> dict[str, Tensor]:
+    log_ratio = torch.where(mask, log_probs - part["log_probs"], 0.0)
+    clipped = ((log_ratio.exp() - 1.0).abs() > clip_range).float()
+    return {
+        "clip_fraction": token_mean(clipped, mask, denominator=tokens),
+        "approx_kl": token_mean(log_ratio.expm1() - log_ratio, mask, denominator=tokens),
+    }
+
+
+def _run_updates(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    batch: Batch,
+    *,
+    loss_of: Callable[[Batch, Tensor], tuple[Tensor, dict[str, Tensor]]],
+    config: UpdateConfig,
+    seed: StepSeed,
+) -> dict[str, float]:
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    sums: dict[str, Tensor] = {}
+    steps = 0
+    model.train()
+    for minibatch in _minibatches(batch, config=config, seed=seed):
+        optimizer.zero_grad(set_to_none=True)
+        tokens = minibatch["response_mask"].sum().clamp(min=1)
+        for part in split_rows(minibatch, config.micro_batch_size):
+            loss, statistics = loss_of(trim_padding(part), tokens)
+            loss.backward()  # type: ignore[no-untyped-call]
+            _accumulate(sums, {"loss": loss.detach(), **statistics})
+        norm = nn.utils.clip_grad_norm_(parameters, config.max_grad_norm)
+        _accumulate(sums, {"grad_norm": norm})
+        optimizer.step()
+        steps += 1
+    optimizer.zero_grad(set_to_none=True)
+    return {name: float(total) / steps for name, total in sums.items()}
+
+
+def _minibatches(batch: Batch, *, config: UpdateConfig, seed: StepSeed) -> Iterator[Batch]:
+    rows = batch["responses"].shape[0]
+    if rows < config.minibatches:
+        raise ValueError(f"{rows} samples cannot be cut in {config.minibatches} minibatches")
+    for epoch in range(config.epochs):
+        order = torch.from_numpy(permutation(rows, seed=seed, epoch=epoch))
+        for chosen in order.tensor_split(config.minibatches):
+            yield {name: value[chosen] for name, value in batch.items()}
+
+
+def _accumulate(sums: dict[str, Tensor], values: dict[str, Tensor]) -> None:
+    for name, value in values.items():
+        sums[name] = sums[name] + value if name in sums else value

@@ -1,0 +1,1 @@
+"""Where prompts and answers come from, and what counts as right."""

@@ -1,0 +1,46 @@
+"""A task: prompts with answers, some of them held out, and two ways to judge a response."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+Scorer = Callable[[str, str], float]
+
+
+def exact_match(response: str, answer: str) -> float:
+    """1.0 for the very same string, else 0.0."""
+    return float(response == answer)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """Prompts to train on, prompts held out, and their judge.
+
+    Attributes:
+        name: for messages and summaries.
+        train_prompts: what training draws from.
+        train_answers: one for each.
+        heldout_prompts: never trained on.
+        heldout_answers: one for each.
+        scorer: the reward of (response, answer), which may give partial credit.
+    """
+
+    name: str
+    train_prompts: tuple[str, ...]
+    train_answers: tuple[str, ...]
+    heldout_prompts: tuple[str, ...]
+    heldout_answers: tuple[str, ...]
+    scorer: Scorer = exact_match
+
+    def __post_init__(self) -> None:
+        if len(self.train_prompts) != len(self.train_answers):
+            raise ValueError(f"task '{self.name}' must have as many train answers as prompts")
+        if len(self.heldout_prompts) != len(self.heldout_answers):
+            raise ValueError(f"task '{self.name}' must have as many held-out answers as prompts")
+
+    def score(self, responses: Sequence[str], answers: Sequence[str]) -> list[float]:
+        """The reward of each response."""
+        return [self.scorer(response, answer) for response, answer in zip(responses, answers, strict=True)]
+
+    def is_correct(self, responses: Sequence[str], answers: Sequence[str]) -> list[bool]:
+        """Whether each response is the answer, letter by letter: the metric, never partial."""
+        return [response == answer for response, answer in zip(responses, answers, strict=True)]
