@@ -1,0 +1,256 @@
+"""The parts of a pod that a user may set: a curated, typed overlay instead of a whole PodTemplateSpec."""
+
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from rlhf_api.enums import ImagePullPolicy, SpreadPolicy, TaintEffect, TolerationOperator
+from rlhf_api.types.base import (
+    ATOMIC,
+    ENV_NAME,
+    LIST_SET,
+    AbsolutePath,
+    ApiModel,
+    LabelMap,
+    LongText,
+    Name,
+    ObjectName,
+    QualifiedName,
+    Quantity,
+    QuantityMap,
+    RelativePath,
+    Rule,
+    Seconds,
+    ShortText,
+    Text,
+    list_map,
+    one_of,
+)
+
+Identity = Annotated[int, Field(ge=0, le=2**31 - 1)]
+
+
+class Image(ApiModel):
+    """A container image and how it is pulled."""
+
+    name: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=512,
+        description="The image, best by digest. Default: the worker image of the operator's release.",
+    )
+    pull_policy: ImagePullPolicy | None = Field(default=None, description="When to pull, as in a pod.")
+    pull_secrets: tuple[ObjectName, ...] = Field(
+        default=(), max_length=8, description="Names of pull Secrets.", json_schema_extra=LIST_SET
+    )
+
+
+class KeySelector(ApiModel):
+    """One key of a Secret or ConfigMap in the job's namespace."""
+
+    name: ObjectName = Field(description="The name of the object.")
+    key: Text = Field(description="The key in it.")
+    optional: bool = Field(default=False, description="Whether the pod may start without it.")
+
+
+class EnvSource(ApiModel):
+    """Where the value of a variable comes from; exactly one of the fields."""
+
+    secret_key_ref: KeySelector | None = Field(default=None, description="A key of a Secret.")
+    config_map_key_ref: KeySelector | None = Field(default=None, description="A key of a ConfigMap.")
+
+    invariants: ClassVar[tuple[Rule, ...]] = (one_of("secret_key_ref", "config_map_key_ref"),)
+
+
+class EnvVar(ApiModel):
+    """An environment variable."""
+
+    name: str = Field(min_length=1, max_length=253, pattern=ENV_NAME, description="The name of the variable.")
+    value: LongText | None = Field(default=None, description="Its value; secrets belong in `valueFrom`.")
+    value_from: EnvSource | None = Field(default=None, description="Where its value comes from.")
+
+    invariants: ClassVar[tuple[Rule, ...]] = (one_of("value", "value_from", optional=True),)
+
+
+class ObjectReference(ApiModel):
+    """A Secret or ConfigMap in the job's namespace."""
+
+    name: ObjectName = Field(description="The name of the object.")
+    optional: bool = Field(default=False, description="Whether the pod may start without it.")
+
+
+class EnvFrom(ApiModel):
+    """An object whose keys all become variables; exactly one of the references."""
+
+    prefix: ShortText | None = Field(default=None, description="Put before each name.")
+    secret_ref: ObjectReference | None = Field(default=None, description="A Secret.")
+    config_map_ref: ObjectReference | None = Field(default=None, description="A ConfigMap.")
+
+    invariants: ClassVar[tuple[Rule, ...]] = (one_of("secret_ref", "config_map_ref"),)
+
+
+Env = Annotated[tuple[EnvVar, ...], Field(max_length=64, json_schema_extra=list_map("name"))]
+EnvFromList = Annotated[tuple[EnvFrom, ...], Field(max_length=16, json_schema_extra=ATOMIC)]
+
+
+class Claim(ApiModel):
+    """A PersistentVolumeClaim in the job's namespace."""
+
+    claim_name: ObjectName = Field(description="The name of the claim.")
+    read_only: bool = Field(default=False, description="Whether the claim is mounted read-only.")
+
+
+class EmptyDir(ApiModel):
+    """A folder that lives as long as its pod."""
+
+    medium: Annotated[str, Field(max_length=32)] = Field(
+        default="", description="`Memory` for a folder in memory, empty for the node's disk."
+    )
+    size_limit: Quantity | None = Field(default=None, description="The pod is evicted above this size.")
+
+
+class HostPath(ApiModel):
+    """A folder of the node; most clusters forbid it to users."""
+
+    path: AbsolutePath = Field(description="The folder on the node.")
+
+
+class VolumeSource(ApiModel):
+    """What a volume holds; exactly one of the fields."""
+
+    persistent_volume_claim: Claim | None = Field(default=None, description="A PersistentVolumeClaim.")
+    empty_dir: EmptyDir | None = Field(default=None, description="A folder that lives as long as its pod.")
+    secret: ObjectReference | None = Field(default=None, description="A Secret, one file per key.")
+    config_map: ObjectReference | None = Field(default=None, description="A ConfigMap, one file per key.")
+    host_path: HostPath | None = Field(default=None, description="A folder of the node.")
+
+    invariants: ClassVar[tuple[Rule, ...]] = (
+        one_of("persistent_volume_claim", "empty_dir", "secret", "config_map", "host_path"),
+    )
+
+
+class Volume(VolumeSource):
+    """A volume and where it is mounted."""
+
+    name: Name = Field(description="The name of the volume, unique in its list.")
+    mount_path: AbsolutePath = Field(description="Where the container sees it.")
+    sub_path: RelativePath | None = Field(default=None, description="The folder in the volume to mount.")
+
+
+Volumes = Annotated[tuple[Volume, ...], Field(max_length=32, json_schema_extra=list_map("name"))]
+
+
+class CacheVolume(VolumeSource):
+    """Where downloaded weights are kept; without it each restart downloads them again."""
+
+    mount_path: AbsolutePath = Field(default="/cache", description="Where the container sees it.")
+
+
+class Toleration(ApiModel):
+    """A taint that the role's pods put up with, as in a pod."""
+
+    key: QualifiedName | None = Field(default=None, description="The taint's key; absent matches every key.")
+    operator: TolerationOperator = Field(
+        default=TolerationOperator.EQUAL, description="Whether the value counts."
+    )
+    value: Annotated[str, Field(max_length=63)] | None = Field(default=None, description="The taint's value.")
+    effect: TaintEffect | None = Field(
+        default=None, description="The taint's effect; absent matches every effect."
+    )
+    toleration_seconds: Seconds | None = Field(
+        default=None, description="How long a NoExecute taint is put up with; absent means for ever."
+    )
+
+    invariants: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            cel="has(self.key) || self.operator == 'Exists'",
+            message="must be Exists when `key` is absent",
+            field="operator",
+            holds=lambda self: self.key is not None or self.operator == TolerationOperator.EXISTS,
+        ),
+    )
+
+
+class TopologySpread(ApiModel):
+    """How the role's pods are spread over the cluster."""
+
+    topology_key: QualifiedName = Field(
+        default="kubernetes.io/hostname", description="The node label to spread over."
+    )
+    max_skew: int = Field(default=1, ge=1, le=1000, description="By how much two places may differ.")
+    when_unsatisfiable: SpreadPolicy = Field(
+        default=SpreadPolicy.SCHEDULE_ANYWAY, description="Whether pods wait for a better place."
+    )
+
+
+class NodePool(ApiModel):
+    """The nodes on which pods may run. `rlhf run` on one machine ignores it."""
+
+    node_selector: LabelMap = Field(default_factory=dict, description="Labels that a node must have.")
+    tolerations: tuple[Toleration, ...] = Field(
+        default=(), max_length=16, description="Taints that are put up with.", json_schema_extra=ATOMIC
+    )
+    topology_spread: TopologySpread | None = Field(
+        default=None, description="How pods are spread. Default: over nodes, where it can be had."
+    )
+
+
+class SecurityContext(ApiModel):
+    """Who the container runs as. Everything else follows the restricted pod security standard."""
+
+    run_as_user: Identity | None = Field(default=None, description="The user id.")
+    run_as_group: Identity | None = Field(default=None, description="The group id.")
+    fs_group: Identity | None = Field(default=None, description="The group that owns mounted volumes.")
+    add_capabilities: tuple[ShortText, ...] = Field(
+        default=(),
+        max_length=8,
+        description="Capabilities to add, such as IPC_LOCK for RDMA; the namespace must allow them.",
+        json_schema_extra=LIST_SET,
+    )
+
+
+class PodOverlay(ApiModel):
+    """What a role's pods have beyond what the operator gives them."""
+
+    labels: LabelMap = Field(default_factory=dict, description="Labels to add.")
+    annotations: Annotated[dict[str, LongText], Field(max_length=64)] = Field(
+        default_factory=dict, description="Annotations to add."
+    )
+    env: Env = Field(default=(), description="Variables; these win over `spec.env`.")
+    env_from: EnvFromList = Field(default=(), description="Objects whose keys all become variables.")
+    volumes: Volumes = Field(default=(), description="Volumes beside those of `spec.volumes`.")
+    service_account_name: ObjectName | None = Field(default=None, description="The pods' service account.")
+    priority_class_name: ObjectName | None = Field(default=None, description="The pods' priority class.")
+    scheduler_name: ObjectName | None = Field(default=None, description="The scheduler that places the pods.")
+    runtime_class_name: ObjectName | None = Field(default=None, description="The pods' runtime class.")
+    termination_grace_period_seconds: Seconds | None = Field(
+        default=None, description="Time between SIGTERM and SIGKILL; a role uses it for a snapshot."
+    )
+    security_context: SecurityContext | None = Field(default=None, description="Who the container runs as.")
+
+
+class Accelerators(ApiModel):
+    """The accelerators of one pod."""
+
+    name: QualifiedName = Field(
+        default="nvidia.com/gpu", description="Any extended resource, a MIG profile for instance."
+    )
+    count: int = Field(default=0, ge=0, le=64, description="How many each pod gets.")
+
+
+class Resources(ApiModel):
+    """What one pod gets, as request and as limit."""
+
+    cpu: Quantity | None = Field(
+        default=None, description="CPU cores. With `rlhf run` it sets the threads of the role's process."
+    )
+    memory: Quantity | None = Field(
+        default=None, description="Memory, its part of the object store included."
+    )
+    accelerators: Accelerators = Field(default_factory=Accelerators, description="The pod's accelerators.")
+    shared_memory: Quantity | None = Field(
+        default=None, description="Size of /dev/shm, which counts as memory. Default: half of `memory`."
+    )
+    extended: QuantityMap = Field(
+        default_factory=dict, description="Other extended resources by name, such as RDMA devices."
+    )
