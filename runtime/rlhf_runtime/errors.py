@@ -28,6 +28,13 @@ class StateStoreError(RlhfError):
     """The state store could not do what was asked."""
 
 
+class StateMissingError(StateStoreError, KeyError):
+    """The state store holds nothing under this key."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""  # a KeyError would print the message's repr
+
+
 class StateStoreFullError(StateStoreError):
     """No space is left at the state store's location; what was committed before is whole."""
 

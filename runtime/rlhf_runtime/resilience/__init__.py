@@ -1,0 +1,1 @@
+"""What survives a death: the state store, the log of updates, snapshots, commits; and who restarts what."""
