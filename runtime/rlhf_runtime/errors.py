@@ -45,3 +45,92 @@ class StateCorruptError(StateStoreError):
 
 class EpochFencedError(RlhfError):
     """A controller of an older epoch tried to write: a newer one has taken over."""
+
+
+class UnknownMethodError(RlhfError, AttributeError):
+    """A step names a method that the role's worker class does not have."""
+
+    def __init__(self, cls: type, name: str) -> None:
+        public = sorted(n for n in dir(cls) if not n.startswith("_") and callable(getattr(cls, n, None)))
+        super().__init__(f'worker class "{cls.__name__}" must have the method "{name}"; it has: {", ".join(public)}')
+
+
+class WorkerClassError(RlhfError):
+    """A worker class that cannot be imported or made; the message names the role and the class."""
+
+
+class StepError(RlhfError):
+    """A step failed; the message names step, role, worker and cause."""
+
+
+class SkippedStepError(StepError):
+    """A step was not run since a step that it needs failed."""
+
+
+class FencedError(RlhfError):
+    """A call of an older epoch or attempt reached a worker that a newer controller has taken over."""
+
+
+class VersionMovedError(RlhfError):
+    """A call was made for another version of the role's state than the worker holds."""
+
+
+class StateDiscardedError(RlhfError):
+    """A writing method failed in this process, so that its state can no longer be trusted."""
+
+
+class HostDiedError(RlhfError):
+    """A role's process is gone.
+
+    Attributes:
+        reason: One word of the incident vocabulary: `Killed`, `Segfault`, `HostOutOfMemory`, `Hang`, `Unknown`, ...
+    """
+
+    def __init__(self, message: str, *, reason: str = "Unknown") -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class BufferLostError(RlhfError):
+    """The only copy of a step's outputs is gone with its process or node."""
+
+    def __init__(self, message: str, *, buffer: object = None) -> None:
+        super().__init__(message)
+        self.buffer = buffer
+
+
+class RemoteError(RlhfError):
+    """An exception inside a worker's method, as it reaches the controller.
+
+    Attributes:
+        kind: The exception's class name.
+        text: Its message.
+        traceback: The worker's formatted traceback.
+        poisoned: True when it may have left the worker's state half changed.
+    """
+
+    def __init__(self, *, kind: str, text: str, traceback: str, poisoned: bool) -> None:
+        super().__init__(f"{kind}: {text}" if text else kind)
+        self.kind = kind
+        self.text = text
+        self.traceback = traceback
+        self.poisoned = poisoned
+
+    def __reduce__(self) -> tuple[object, ...]:  # keyword-only arguments need help through pickle
+        return (_remote_error, (self.kind, self.text, self.traceback, self.poisoned))
+
+
+def _remote_error(kind: str, text: str, traceback: str, poisoned: bool) -> RemoteError:
+    return RemoteError(kind=kind, text=text, traceback=traceback, poisoned=poisoned)
+
+
+class RoleExhaustedError(RlhfError):
+    """A role failed more often than its restart budget allows."""
+
+
+class DeadlockError(RlhfError):
+    """Nothing is running and nothing can start, yet somebody waits."""
+
+
+class InterruptedRunError(RlhfError):
+    """The run was stopped from outside; what it had committed is whole."""

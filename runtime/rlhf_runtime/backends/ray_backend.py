@@ -1,0 +1,220 @@
+"""Role processes as Ray actors: embedded on this machine, or on the cluster that `RAY_ADDRESS` names.
+
+Ray starts processes, carries messages and shares buffers; it restarts nothing (`max_restarts=0`): what a death means
+is the engine's to judge. A call answers with two objects, a small reply and one flat buffer, so that the buffer of
+more than 100 KB goes from role to role through shared memory and never through the controller.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+import numpy as np
+
+# Read by Ray when it is imported or starts its processes; a user's own setting wins.
+for _name, _value in {
+    "RAY_worker_niceness": "0",  # Ray's workers run at nice 15 otherwise
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_DEDUP_LOGS": "0",
+    "RAY_enable_metrics_collection": "0",
+}.items():
+    os.environ.setdefault(_name, _value)
+
+import ray  # noqa: E402
+import ray.exceptions as ray_errors  # noqa: E402
+
+from rlhf_runtime.backends.base import Backend, BufferRef, Host, OnDone, Outcome  # noqa: E402
+from rlhf_runtime.backends.last_words import death_of  # noqa: E402
+from rlhf_runtime.backends.ray_process import RoleProcess  # noqa: E402
+from rlhf_runtime.errors import BufferLostError, HostDiedError, RlhfError  # noqa: E402
+
+_CONTROL = {"ping"}
+_FETCH_SECONDS = 60.0
+_UNAVAILABLE_RETRY_SECONDS = 0.05
+_UNAVAILABLE_LIMIT_SECONDS = 30.0
+_LOST = (ray_errors.ObjectLostError, ray_errors.OwnerDiedError, ray_errors.ObjectFetchTimedOutError)
+
+
+class RayHost(Host):
+    """A Ray actor. `log_file` is where its output goes, once it is assigned."""
+
+    def __init__(self, name: str, handle: Any) -> None:
+        self.name = name
+        self.handle = handle
+        self.log_file: str | None = None
+
+
+class RayBackend(Backend):
+    """Runs hosts as Ray actors.
+
+    Args:
+        address: An existing cluster; None: the environment's `RAY_ADDRESS`, or else a Ray of our own on this machine.
+        resources: Ray resources that every host asks for, by default none.
+        object_store_bytes: Shared memory for buffers, when Ray is our own.
+    """
+
+    name = "ray"
+    threaded = True
+
+    def __init__(
+        self,
+        *,
+        address: str | None = None,
+        resources: dict[str, float] | None = None,
+        object_store_bytes: int = 512 * 1024**2,
+    ) -> None:
+        super().__init__()
+        self._news: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._hosts: list[RayHost] = []
+        self._closed = False
+        self._owns_ray = not ray.is_initialized()
+        if self._owns_ray:
+            _start_ray(address or os.environ.get("RAY_ADDRESS"), object_store_bytes)
+        self.buffers_outlive_hosts = len(ray.nodes()) == 1
+        self._actor_class = ray.remote(
+            num_cpus=0,
+            resources=resources or {},
+            max_restarts=0,
+            max_task_retries=0,
+            concurrency_groups={"control": 1},
+        )(RoleProcess)
+
+    def start_host(self, name: str) -> RayHost:
+        """Begin to start a blank role process."""
+        host = RayHost(name, self._actor_class.remote())
+        self._hosts.append(host)
+        return host
+
+    def submit(
+        self,
+        host: Host,
+        operation: str,
+        arguments: Sequence[Any],
+        buffers: Sequence[BufferRef],
+        on_done: OnDone,
+    ) -> None:
+        """Send the operation; "Unavailable" is not "dead": it is sent again, and a write is still made once."""
+        assert isinstance(host, RayHost)
+        if operation == "assign":
+            host.log_file = arguments[0].log_file
+        self._send(host, operation, arguments, buffers, on_done, first_try=time.monotonic())
+
+    def _send(
+        self,
+        host: RayHost,
+        operation: str,
+        arguments: Sequence[Any],
+        buffers: Sequence[BufferRef],
+        on_done: OnDone,
+        *,
+        first_try: float,
+    ) -> None:
+        method = host.handle.control if operation in _CONTROL else host.handle.run
+        reply, buffer = method.options(num_returns=2).remote(operation, tuple(arguments), *buffers)
+
+        def answered(future: Future[Any]) -> None:
+            self._news.put(lambda: deliver(future))
+
+        def deliver(future: Future[Any]) -> None:
+            error = future.exception()
+            if error is None:
+                value = future.result()
+                failed = isinstance(value, BaseException)
+                filled = getattr(value, "nbytes", 0)
+                on_done(Outcome(error=value) if failed else Outcome(value=value, buffer=buffer if filled else None))
+                return
+            waited = time.monotonic() - first_try
+            if isinstance(error, ray_errors.ActorUnavailableError) and waited < _UNAVAILABLE_LIMIT_SECONDS:
+                self.call_later(
+                    _UNAVAILABLE_RETRY_SECONDS,
+                    lambda: self._send(host, operation, arguments, buffers, on_done, first_try=first_try),
+                )
+                return
+            on_done(Outcome(error=_translate(error, host)))
+
+        reply.future().add_done_callback(answered)
+
+    def kill(self, host: Host) -> None:
+        """End the process with SIGKILL."""
+        assert isinstance(host, RayHost)
+        if host in self._hosts:
+            self._hosts.remove(host)
+            ray.kill(host.handle, no_restart=True)
+
+    def put(self, buffer: np.ndarray) -> BufferRef:
+        """Into shared memory."""
+        return ray.put(buffer)
+
+    def fetch(self, buffer: BufferRef) -> np.ndarray:
+        """A view of shared memory where the buffer lies on this node, else a copy."""
+        try:
+            data = ray.get(buffer, timeout=_FETCH_SECONDS)
+        except (*_LOST, ray_errors.GetTimeoutError, ray_errors.RayActorError) as error:
+            raise BufferLostError(f"a buffer is lost: {error}", buffer=buffer) from error
+        assert isinstance(data, np.ndarray)
+        return data
+
+    def now(self) -> float:
+        """Wall-clock seconds."""
+        return time.time()
+
+    def pump(self, timeout: float) -> bool:
+        """Wait for an answer or a timer."""
+        due = self._next_timer()
+        if due is not None:
+            timeout = max(0.0, min(timeout, due - self.now()))
+        try:
+            news = self._news.get(timeout=timeout)
+        except queue.Empty:
+            news = None
+        if news is not None:
+            news()
+        timer = self._due_timer()
+        if timer is not None:
+            timer.callback()
+        return news is not None or timer is not None
+
+    def close(self) -> None:
+        """End our processes, and Ray itself where it is our own."""
+        if self._closed:
+            return
+        self._closed = True
+        self._news.put(None)
+        if self._owns_ray:
+            ray.shutdown()
+            return
+        for host in list(self._hosts):
+            self.kill(host)
+
+
+def _start_ray(address: str | None, object_store_bytes: int) -> None:
+    if address:
+        ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+        return
+    try:
+        ray.init(
+            num_cpus=os.cpu_count(),
+            object_store_memory=object_store_bytes,
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level="ERROR",
+        )
+    except Exception as error:  # Ray raises many types here; all mean the same to a user
+        raise RlhfError(f"Ray could not be started on this machine: {error}") from error
+
+
+def _translate(error: BaseException, host: RayHost) -> BaseException:
+    """Ray's many errors in our few."""
+    cause = error.cause if isinstance(error, ray_errors.RayTaskError) else error
+    if isinstance(cause, _LOST):
+        return BufferLostError(f"a buffer is lost: {cause}")
+    if isinstance(cause, (ray_errors.RayActorError, ray_errors.WorkerCrashedError)):
+        reason, message = death_of(str(cause), host.log_file)
+        return HostDiedError(message, reason=reason)
+    return error

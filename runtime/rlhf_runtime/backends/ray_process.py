@@ -1,0 +1,53 @@
+"""The Ray actor class of a role process. It is imported in the process itself: keep it light until it runs."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from typing import Any
+
+import ray
+
+
+class RoleProcess:
+    """A blank role process: does the slow imports, then waits for its assignment."""
+
+    def __init__(self) -> None:
+        _ignore_interrupts()
+        import torch
+
+        from rlhf_runtime.backends import preload
+        from rlhf_runtime.host import WorkerHost
+
+        torch.set_num_threads(1)
+        preload.import_all()
+        self._host = WorkerHost()
+
+    def run(self, operation: str, arguments: tuple[Any, ...], *buffers: Any) -> tuple[Any, Any]:
+        """One operation of `WorkerHost`; errors come back as values, so that they keep their type."""
+        from rlhf_runtime.errors import RlhfError
+        from rlhf_runtime.executor import remote_error
+
+        try:
+            if operation == "call":
+                return self._host.call(arguments[0], buffers)
+            if operation == "assign" and arguments[0].log_file:
+                from rlhf_runtime.host import redirect_output
+
+                redirect_output(arguments[0].log_file)
+            return getattr(self._host, operation)(*arguments), None
+        except RlhfError as error:
+            return error, None
+        except Exception as error:  # whatever a worker raises is the engine's to judge
+            return remote_error(error, poisoned=False), None
+
+    @ray.method(concurrency_group="control")  # type: ignore[untyped-decorator]
+    def control(self, operation: str, arguments: tuple[Any, ...]) -> tuple[Any, Any]:
+        """An operation that must not queue behind a long call."""
+        return getattr(self._host, operation)(*arguments), None
+
+
+def _ignore_interrupts() -> None:
+    """Ctrl-C in a terminal reaches every process of it; it is the controller's to handle."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)

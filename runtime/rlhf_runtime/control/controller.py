@@ -1,0 +1,174 @@
+"""The controller: the one place that says who asks whom for what.
+
+    controller = Controller()
+    controller.register_role(Role(name="actor", worker_class=ActorWorker))
+    samples = controller.step(role=actor, method="generate", inputs={"prompt": prompts}, outputs=["responses"])
+
+`step` only declares: it returns named channels at once, and the engine runs the step as soon as its inputs are there.
+An algorithm is a subclass whose `_build_dag` declares one iteration; a plain script is one iteration by itself and is
+finished when the interpreter exits, with an exit code of 1 if a step failed that nobody looked at.
+"""
+
+from __future__ import annotations
+
+import atexit
+import itertools
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rlhf_runtime.backends import open_backend
+from rlhf_runtime.backends.base import Backend
+from rlhf_runtime.control.channels import Channels, DataChannel
+from rlhf_runtime.control.engine import Engine
+from rlhf_runtime.control.events import Observer
+from rlhf_runtime.control.graph import Node
+from rlhf_runtime.control.settings import EngineSettings
+from rlhf_runtime.data_proto import DataProto
+from rlhf_runtime.role import Role
+
+
+class Controller:
+    """Registers roles and declares steps.
+
+    Args:
+        backend: "ray" (default; or the environment's `RLHF_BACKEND`), "in-process", "simulated" or a backend.
+        settings: Job name, seed, state location and the like.
+        observer: Told of the DAG's events and of incidents.
+    """
+
+    def __init__(
+        self,
+        *,
+        backend: Backend | str | None = None,
+        settings: EngineSettings | None = None,
+        observer: Observer | None = None,
+    ) -> None:
+        self._backend = backend
+        self._settings = settings or EngineSettings()
+        self._observer = observer
+        self._engine: Engine | None = None
+        self._ordinals = itertools.count()
+        self.iteration = 0
+
+    @property
+    def engine(self) -> Engine:
+        """What runs the steps; made when first needed."""
+        if self._engine is None:
+            backend = self._backend if isinstance(self._backend, Backend) else open_backend(self._backend)
+            self._engine = Engine(backend, self._settings, self._observer)
+            atexit.register(self._finish_at_exit)
+        return self._engine
+
+    def register_role(self, role: Role) -> Role:
+        """Begin to start the role's workers; steps that name it wait until they are ready.
+
+        Raises:
+            ValueError: The name is taken, or the role has no worker class.
+            WorkerClassError: The worker class cannot be imported.
+        """
+        self.engine.add_role(role)
+        return role
+
+    def step(
+        self,
+        *,
+        role: Role | str,
+        method: str,
+        inputs: Mapping[str, Any] | DataProto | None = None,
+        outputs: Sequence[str] | None = None,
+    ) -> Channels:
+        """Declare one step.
+
+        Args:
+            role: A registered role or its name.
+            method: A public method of its worker class.
+            inputs: Channels of earlier steps and plain values, by the method's parameter names. A method that takes a
+                `DataProto` gets all of them as its columns.
+            outputs: Which of the method's results are wanted; None: any, named when read.
+
+        Returns:
+            The outputs as named channels, at once.
+
+        Raises:
+            ValueError: No such role is registered, or an output is named twice.
+            UnknownMethodError: The role's class has no such method.
+            UnsupportedValueError: A plain value cannot travel.
+        """
+        name = role if isinstance(role, str) else role.name
+        spec = self.engine.method_spec(name, method)
+        if outputs is not None and len(set(outputs)) < len(outputs):
+            raise ValueError(f"`outputs` of {name}.{method} must be distinct; got {list(outputs)}")
+        values = _as_mapping(inputs)
+        channels = {key: value for key, value in values.items() if isinstance(value, DataChannel)}
+        plain = self.engine.constants({key: value for key, value in values.items() if key not in channels})
+        node = Node(
+            iteration=self.iteration,
+            ordinal=next(self._ordinals),
+            role=name,
+            method=method,
+            spec=spec,
+            inputs={**plain, **channels},
+            outputs=None if outputs is None else tuple(outputs),
+        )
+        return Channels(self.engine, self.engine.submit(node))
+
+    def _build_dag(self) -> None:
+        """Declare one iteration's steps; an algorithm overrides it."""
+        raise NotImplementedError(f"{type(self).__name__} must define `_build_dag` to be run")
+
+    def begin_iteration(self, iteration: int) -> None:
+        """Steps declared from now on belong to `iteration`."""
+        self.iteration = iteration
+        self._ordinals = itertools.count()
+
+    def finish(self) -> None:
+        """Wait for every step declared so far.
+
+        Raises:
+            StepError: One of them failed, and its error has not been raised yet.
+        """
+        self.engine.wait_all()
+        for node in self.engine.unseen_failures():
+            node.error_seen = True
+            assert node.error is not None
+            raise node.error
+
+    def close(self) -> None:
+        """End the role processes; steps that have not run yet never will."""
+        if self._engine is not None:
+            atexit.unregister(self._finish_at_exit)
+            self._engine.close()
+
+    def __enter__(self) -> Controller:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None:
+                self.finish()
+        finally:
+            self.close()
+
+    def _finish_at_exit(self) -> None:
+        """A script's last steps may have no reader: run them, and let the exit code tell of a failure."""
+        crashed = getattr(sys, "last_value", None) is not None
+        try:
+            if not crashed:
+                self.finish()
+        except BaseException as error:  # also Ctrl-C: there is no caller left to take it
+            print(f"{type(error).__name__}: {error}", file=sys.stderr)
+            self.close()
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(1)  # the only way left to set the exit code
+        self.close()
+
+
+def _as_mapping(inputs: Mapping[str, Any] | DataProto | None) -> Mapping[str, Any]:
+    if inputs is None:
+        return {}
+    if isinstance(inputs, DataProto):
+        return {**inputs.batch, **inputs.non_tensor_batch, **inputs.meta_info}
+    return inputs

@@ -1,0 +1,440 @@
+"""The engine: runs the graph's nodes as soon as they can run, and repairs what dies under them.
+
+    step() ─► WAITING ─(inputs there, its turn)─► READY ─(worker ready)─► RUNNING ─► DONE
+                 │                                  ▲                       │
+                 │ something it needs failed        └── worker restored ◄───┤ death, hang, half-done write
+                 ▼                                                          ▼
+              SKIPPED                                                     FAILED  a bug, or a budget used up
+
+| loop or callback | consumes | produces | waits for |
+|---|---|---|---|
+| the caller's thread | control flow text | nodes; dispatches what can start | `wait_for`, `read` |
+| `pump` (own thread on Ray, else whoever waits) | answers of hosts, timers | finished nodes, restarts | the backend's news |
+
+Everything that changes state happens under one lock; backends deliver news only inside `pump`.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from rlhf_runtime import wire
+from rlhf_runtime.backends.base import Backend, Outcome
+from rlhf_runtime.control import requests
+from rlhf_runtime.control.channels import DataChannel
+from rlhf_runtime.control.deadlines import Deadlines
+from rlhf_runtime.control.events import Event, Observer
+from rlhf_runtime.control.graph import ColumnPiece, ColumnRef, EffectOrder, Node, NodeState, Shard
+from rlhf_runtime.control.processes import Process, ProcessPool, RoleGroup, WorkerSeat
+from rlhf_runtime.control.recovery import Recovery
+from rlhf_runtime.control.settings import EngineSettings
+from rlhf_runtime.errors import (
+    BufferLostError,
+    DeadlockError,
+    InterruptedRunError,
+    RlhfError,
+    SkippedStepError,
+    StepError,
+)
+from rlhf_runtime.messages import Assignment, Reply
+from rlhf_runtime.resilience.incidents import describe
+from rlhf_runtime.role import Role
+from rlhf_runtime.worker import Effect, MethodSpec
+
+_Value = TypeVar("_Value")
+_POLL_SECONDS = 0.2
+EMPTY = np.empty(0, dtype=np.uint8)
+
+
+class Engine:
+    """Runs steps on the roles' workers.
+
+    Args:
+        backend: Where role processes live.
+        settings: Job name, seed, epoch, state location and the like.
+        observer: Told of every event and incident, under the engine's lock; it must be quick.
+    """
+
+    def __init__(self, backend: Backend, settings: EngineSettings, observer: Observer | None = None) -> None:
+        self.backend = backend
+        self.settings = settings
+        self.groups: dict[str, RoleGroup] = {}
+        self.bytes_read = 0
+        self.bytes_sent = 0
+        self.observer = observer or Observer()
+        self._orders: dict[str, EffectOrder] = {}
+        self.active: dict[tuple[int, int], Node] = {}
+        self._failed: list[Node] = []
+        self._fatal: BaseException | None = None
+        self.closed = False
+        self.recovery = Recovery(self)
+        self._deadlines = Deadlines(self)
+        self._news = threading.Condition(threading.RLock())
+        self.pool = ProcessPool(
+            backend,
+            spares=settings.spares,
+            assign=self._assignment,
+            on_joined=self.recovery.seat_joined,
+            on_failed=self.recovery.seat_failed,
+            guard=self.guard,
+        )
+        self._thread: threading.Thread | None = None
+        if backend.threaded:
+            self._thread = threading.Thread(target=self._pump_forever, name="rlhf-engine", daemon=True)
+            self._thread.start()
+
+    # ---- roles
+
+    def add_role(self, role: Role) -> RoleGroup:
+        """Begin to start the role's workers; does not wait for them.
+
+        Raises:
+            ValueError: The name is taken, or `colocate_with` names no role registered before.
+            WorkerClassError: The worker class cannot be imported.
+        """
+        group = RoleGroup(role=role, cls=role.resolve(), version=self.settings.restore_versions.get(role.name, 0))
+        with self._news:
+            if role.name in self.groups:
+                raise ValueError(f'two roles cannot both be named "{role.name}"')
+            processes = self._processes_for(role)
+            for rank, process in enumerate(processes):
+                seat = WorkerSeat(group=group, rank=rank, process=process)
+                group.seats.append(seat)
+                process.seats.append(seat)
+            self.groups[role.name] = group
+            self._orders[role.name] = EffectOrder(lag=self.settings.lag)
+            for seat, process in zip(group.seats, processes, strict=True):
+                if process.host is None:
+                    self.pool.start(process)
+                else:
+                    self.pool.join(seat)
+        return group
+
+    def wait_ready(self, progress: Callable[[RoleGroup], None] = lambda group: None) -> None:
+        """Wait until every role's workers are ready.
+
+        Raises:
+            StepError: A role could not be started; the message names it and the cause.
+        """
+        for group in list(self.groups.values()):
+            self._wait(functools.partial(_settled, group))
+            if group.failed is not None:
+                raise StepError(f'role "{group.role.name}" could not be started: {group.failed}') from group.failed
+            progress(group)
+        with self._news:
+            self.pool.fill_spares()
+
+    # ---- steps
+
+    def submit(self, node: Node) -> Node:
+        """Take a new node: it runs as soon as what it needs is there."""
+        with self._news:
+            if self.closed:
+                raise InterruptedRunError("the controller is closed")
+            sources = {v.node for v in node.inputs.values() if isinstance(v, DataChannel)}
+            needs = sources | self._orders[node.role].place(node)
+            self.active[node.id] = node
+            broken = [n for n in needs if n.state in (NodeState.FAILED, NodeState.SKIPPED)]
+            node.needs = {n for n in needs if not n.finished}
+            for needed in node.needs:
+                needed.dependents.append(node)
+            if broken:
+                self._finish(node, NodeState.SKIPPED, error=self._skipped(node, broken[0]))
+            elif not node.needs:
+                self._start(node)
+        return node
+
+    def wait_for(self, node: Node) -> Node:
+        """Wait until `node` is done.
+
+        Raises:
+            StepError: It failed, or was skipped since something that it needs failed.
+        """
+        self._wait(lambda: node.finished)
+        if node.error is not None:
+            node.error_seen = True
+            raise node.error
+        return node
+
+    def column(self, node: Node, name: str) -> ColumnRef:
+        """References to an output of `node`; waits for it, moves no data."""
+        self.wait_for(node)
+        if name not in node.results:
+            have = ", ".join(f'"{n}"' for n in node.results) or "nothing"
+            raise StepError(f'{node} gave no output "{name}"; it gave: {have}')
+        return node.results[name]
+
+    def read(self, node: Node, name: str) -> Any:
+        """The value of an output of `node`, brought here."""
+        while True:
+            ref = self.column(node, name)
+            try:
+                return self._fetch(ref)
+            except BufferLostError as lost:
+                with self._news:
+                    self.recovery.recompute(ref, lost)
+
+    def wait_all(self) -> None:
+        """Wait until no node is left to run."""
+        self._wait(lambda: not self.active)
+
+    def unseen_failures(self) -> list[Node]:
+        """Failed nodes whose error nobody has read yet."""
+        return [node for node in self._failed if not node.error_seen]
+
+    def close(self) -> None:
+        """Stop: no more nodes, and every process ended."""
+        with self._news:
+            if self.closed:
+                return
+            self.closed = True
+            self._news.notify_all()
+        self.backend.close()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(timeout=5)
+
+    # ---- waiting
+
+    def _wait(self, condition: Callable[[], bool]) -> None:
+        while True:
+            with self._news:
+                if self._fatal is not None:
+                    raise RlhfError(f"the engine stopped: {self._fatal!r}") from self._fatal
+                if condition():
+                    return
+                if self.closed:
+                    raise InterruptedRunError("the controller was closed while a step was awaited")
+                if self.backend.threaded:
+                    self._news.wait()
+                    continue
+            if not self.backend.pump(_POLL_SECONDS):
+                with self._news:
+                    if not condition():
+                        waiting = ", ".join(str(node) for node in self.active.values()) or "nothing"
+                        raise DeadlockError(f"nothing runs and nothing can start; unfinished: {waiting}")
+
+    def _pump_forever(self) -> None:
+        while not self.closed:
+            try:
+                self.backend.pump(_POLL_SECONDS)
+            except Exception as error:  # a bug of ours: whoever waits must hear of it
+                with self._news:
+                    if not self.closed:
+                        self._fatal = error
+                        self._news.notify_all()
+                return
+
+    def guard(self, callback: Callable[[_Value], None]) -> Callable[[_Value], None]:
+        """`callback` as a backend may call it: under the lock, not after the end, and waking whoever waits."""
+
+        @functools.wraps(callback)
+        def locked(value: _Value) -> None:
+            with self._news:
+                if not self.closed:
+                    callback(value)
+                self._news.notify_all()
+
+        return locked
+
+    # ---- running a node
+
+    def _start(self, node: Node) -> None:
+        group = self.groups[node.role]
+        if group.failed is not None:
+            self.fail(node, group.failed)
+            return
+        node.state = NodeState.READY
+        node.version = group.version
+        self._tell("ready", node)
+        try:
+            node.columns = {name: self.resolve(value) for name, value in node.inputs.items()}
+            node.shards = requests.split(node, world_size=len(group.seats))
+        except RlhfError as error:
+            self.fail(node, error)
+            return
+        for shard in node.shards:
+            self.attempt(shard)
+
+    def resolve(self, value: Any) -> ColumnRef:
+        """Where an input of a node lies.
+
+        Raises:
+            StepError: The step that should have made it did not.
+        """
+        if not isinstance(value, DataChannel):
+            assert isinstance(value, ColumnRef)
+            return value
+        results = value.node.results
+        if value.name not in results:
+            have = ", ".join(f'"{n}"' for n in results) or "nothing"
+            raise StepError(f'{value.node} gave no output "{value.name}"; it gave: {have}')
+        return results[value.name]
+
+    def attempt(self, shard: Shard) -> None:
+        """Send the shard's call, unless it must wait, runs or is answered; who ends its waiting tries again."""
+        node = shard.node
+        seat = self.groups[node.role].seats[shard.rank]
+        if shard.running or shard.reply is not None or node.redo_waits or node.finished or not seat.ready:
+            return
+        request, buffers = requests.build(shard, self.settings, durable=self.needs_second_copy(node))
+        shard.running = True
+        shard.token += 1
+        shard.started = self.backend.now()
+        token = shard.token
+        node.state = NodeState.RUNNING
+        host = seat.process.host
+        assert host is not None
+
+        def done(outcome: Outcome) -> None:
+            if shard.token == token and shard.running:
+                shard.running = False
+                self._shard_done(shard, outcome)
+                self._deadlines.settle()
+
+        self.backend.submit(host, "call", (request,), buffers, self.guard(done))
+        self._deadlines.arm()
+
+    def needs_second_copy(self, node: Node) -> bool:
+        """Whether the node's outputs go to the state store before they count as there."""
+        return node.spec.durable and not self.backend.buffers_outlive_hosts
+
+    def _shard_done(self, shard: Shard, outcome: Outcome) -> None:
+        if outcome.error is not None:
+            self.recovery.shard_failed(shard, outcome.error)
+            return
+        node = shard.node
+        assert isinstance(outcome.value, Reply)
+        shard.reply, shard.buffer = outcome.value, outcome.buffer
+        seat = self.groups[node.role].seats[shard.rank]
+        self._tell("end", node, seat=seat, reply=shard.reply)
+        if all(s.reply is not None for s in node.shards):
+            self._complete(node)
+
+    def _complete(self, node: Node) -> None:
+        try:
+            node.shape, node.results = requests.gather(node)
+        except StepError as error:
+            self.fail(node, error)
+            return
+        if node.spec.effect is Effect.WRITE:
+            self.groups[node.role].version += 1
+        self._finish(node, NodeState.DONE)
+
+    def _finish(self, node: Node, state: NodeState, *, error: BaseException | None = None) -> None:
+        node.state, node.error = state, error
+        self.active.pop(node.id, None)
+        if state is not NodeState.DONE:
+            self._failed.append(node)
+            self._tell(state.value, node, message=str(error))
+        dependents, node.dependents = node.dependents, []
+        for dependent in dependents:
+            dependent.needs.discard(node)
+            if dependent.finished:
+                continue
+            if node in dependent.redo_waits:
+                self.recovery.input_redone(dependent, node)
+            elif state is not NodeState.DONE:
+                self._finish(dependent, NodeState.SKIPPED, error=self._skipped(dependent, node))
+            elif not dependent.needs and dependent.state is NodeState.WAITING:
+                self._start(dependent)
+
+    def _skipped(self, node: Node, cause: Node) -> SkippedStepError:
+        root: BaseException | None = cause.error
+        while isinstance(root, SkippedStepError) and root.__cause__ is not None:
+            root = root.__cause__
+        error = SkippedStepError(f"{node} was not run: {root}")
+        error.__cause__ = root
+        return error
+
+    def fail(self, node: Node, cause: BaseException, *, worker: str | None = None) -> None:
+        """The node failed for good; what needs it is skipped, everything else goes on."""
+        for shard in node.shards:
+            shard.running = False
+        where = f" on {worker}" if worker else ""
+        error = cause if isinstance(cause, StepError) else StepError(f"{node} failed{where}: {describe(cause)}")
+        if error is not cause:
+            error.__cause__ = cause
+        self._finish(node, NodeState.FAILED, error=error)
+
+    # ---- the rest
+
+    def _assignment(self, seat: WorkerSeat) -> Assignment:
+        return requests.assignment(seat, self.settings)
+
+    def _fetch(self, ref: ColumnRef) -> Any:
+        parts = []
+        for piece in ref.pieces:
+            if piece.spec.has_inline:
+                parts.append(piece.spec.inline)
+                continue
+            self.bytes_read += piece.spec.total_bytes
+            buffer = self.backend.fetch(piece.buffer) if piece.spec.total_bytes else EMPTY
+            parts.append(wire.decode(piece.spec, buffer))
+        return parts[0] if len(parts) == 1 else wire.concat(parts)
+
+    def constants(self, values: Mapping[str, Any]) -> dict[str, ColumnRef]:
+        """Give plain values of the controller's to the hosts."""
+        if not values:
+            return {}
+        packed = wire.encode(values)
+        self.bytes_sent += packed.buffer.nbytes
+        buffer = self.backend.put(packed.buffer) if packed.buffer.nbytes else None
+        return {
+            name: ColumnRef((ColumnPiece(spec=spec, buffer=buffer, shard=None),))
+            for name, spec in packed.columns.items()
+        }
+
+    def _tell(
+        self,
+        kind: str,
+        node: Node,
+        *,
+        seat: WorkerSeat | None = None,
+        reply: Reply | None = None,
+        message: str = "",
+    ) -> None:
+        joined = seat.joined if seat else None
+        self.observer.event(
+            Event(
+                kind=kind,
+                iteration=node.iteration,
+                ordinal=node.ordinal,
+                role=node.role,
+                method=node.method,
+                time=self.backend.now(),
+                worker=seat.name if seat else "",
+                place=f"{joined.host}/{joined.pid}" if joined else "",
+                started=reply.started if reply else 0.0,
+                ended=reply.ended if reply else 0.0,
+                nbytes=reply.nbytes if reply else 0,
+                needs=tuple(n.id for n in _sources(node)),
+                message=message,
+            )
+        )
+
+    def method_spec(self, role: str, method: str) -> MethodSpec:
+        """What a registered role's class declares of a method."""
+        return requests.spec_of(self.groups, role, method)
+
+    def _processes_for(self, role: Role) -> Sequence[Process]:
+        if role.colocate_with is None:
+            return [Process() for _ in range(role.replicas)]
+        if role.colocate_with not in self.groups:
+            raise ValueError(f'`colocate_with` of role "{role.name}" names no registered role: "{role.colocate_with}"')
+        seats = self.groups[role.colocate_with].seats
+        if len(seats) != role.replicas:
+            raise ValueError(f'role "{role.name}" must have as many replicas as "{role.colocate_with}" ({len(seats)})')
+        return [seat.process for seat in seats]
+
+
+def _settled(group: RoleGroup) -> bool:
+    return group.ready or group.failed is not None
+
+
+def _sources(node: Node) -> list[Node]:
+    return list(dict.fromkeys(v.node for v in node.inputs.values() if isinstance(v, DataChannel)))

@@ -1,0 +1,150 @@
+"""The graph of steps: nodes, the columns they make, and the order that data and effects impose.
+
+A node is one step of the control flow. It waits for the nodes whose outputs it reads and, within its role, for those
+that its declared effect orders it after:
+
+    reads of a role ──► its next write ──► the reads after that one ──► ...
+
+so an update whose outputs nobody reads still comes before the next generation. A schedule relaxes exactly one kind of
+edge: a read may miss the writes of the last `lag` iterations.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rlhf_runtime.backends.base import BufferRef
+from rlhf_runtime.messages import Reply
+from rlhf_runtime.wire import ColumnSpec
+from rlhf_runtime.worker import Effect, MethodSpec
+
+
+class NodeState(enum.Enum):
+    """Where a node stands."""
+
+    WAITING = "waiting"  # for inputs or for its turn
+    READY = "ready"  # its worker is starting, being restored or busy
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    SKIPPED = "skipped"  # something it needs failed
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnPiece:
+    """A column as one worker made it."""
+
+    spec: ColumnSpec
+    buffer: BufferRef
+    shard: Shard | None  # None: the controller made it
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnRef:
+    """A column on the controller: references to its pieces, in row order, never the data."""
+
+    pieces: tuple[ColumnPiece, ...]
+
+    @property
+    def rows(self) -> int | None:
+        """Number of rows; None for a value without rows."""
+        counts = [piece.spec.rows for piece in self.pieces]
+        known = [count for count in counts if count is not None]
+        return sum(known) if known and len(known) == len(counts) else None
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the data referred to."""
+        return sum(piece.spec.nbytes for piece in self.pieces)
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class Shard:
+    """The part of a node that one worker answers."""
+
+    node: Node
+    rank: int
+    rows: tuple[int, int] | None
+    token: int = 0  # moves with every try, so that the answer to an older one is not taken
+    running: bool = False
+    started: float = 0.0
+    reply: Reply | None = None
+    buffer: BufferRef = None
+    failures: list[str] = field(default_factory=list)
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class Node:
+    """One step. `id` is (iteration, ordinal)."""
+
+    iteration: int
+    ordinal: int
+    role: str
+    method: str
+    spec: MethodSpec
+    inputs: Mapping[str, Any]  # DataChannel or ColumnRef, as the control flow gave them
+    outputs: tuple[str, ...] | None
+    state: NodeState = NodeState.WAITING
+    needs: set[Node] = field(default_factory=set)
+    dependents: list[Node] = field(default_factory=list)
+    shards: list[Shard] = field(default_factory=list)
+    columns: dict[str, ColumnRef] = field(default_factory=dict)  # the inputs, once they are there
+    results: dict[str, ColumnRef] = field(default_factory=dict)
+    shape: str = "none"
+    version: int | None = None
+    error: BaseException | None = None
+    error_seen: bool = False
+    redo_waits: set[Node] = field(default_factory=set)
+
+    @property
+    def id(self) -> tuple[int, int]:
+        """Unique within a run, and the same when the iteration is built again."""
+        return self.iteration, self.ordinal
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing more will come of it."""
+        return self.state in (NodeState.DONE, NodeState.FAILED, NodeState.SKIPPED)
+
+    def __str__(self) -> str:
+        return f"step {self.iteration}.{self.ordinal} {self.role}.{self.method}"
+
+
+class EffectOrder:
+    """The order that declared effects impose within one role.
+
+    Args:
+        lag: How many iterations' writes a read need not wait for.
+    """
+
+    def __init__(self, *, lag: int = 0) -> None:
+        self._lag = lag
+        self._writes: list[Node] = []
+        self._reads_since_write: list[Node] = []
+
+    def place(self, node: Node) -> set[Node]:
+        """Take `node` as the role's next step; give the earlier ones it must wait for."""
+        self._forget_finished(before=node.iteration - self._lag - 1)
+        effect = node.spec.effect
+        if effect is Effect.NONE:
+            return set()
+        if effect is Effect.READ:
+            self._reads_since_write.append(node)
+            return set(self._visible_writes(node)[-1:])
+        earlier = {*self._reads_since_write, *self._writes[-1:]}
+        self._writes.append(node)
+        self._reads_since_write = []
+        return earlier
+
+    def _visible_writes(self, node: Node) -> list[Node]:
+        horizon = node.iteration - self._lag
+        return [w for w in self._writes if w.iteration == node.iteration or w.iteration < horizon]
+
+    def _forget_finished(self, *, before: int) -> None:
+        self._writes = [w for w in self._writes[:-1] if not (w.finished and w.iteration < before)] + self._writes[-1:]
+        self._reads_since_write = [
+            r for r in self._reads_since_write if not (r.state is NodeState.DONE and r.iteration < before)
+        ]

@@ -1,0 +1,192 @@
+"""Repairs what dies under the engine: restores workers, repeats their calls, computes lost outputs again.
+
+A process that is gone takes its workers with it and nobody else's. Each is seated in a spare, brought back to the
+version of its state that the controller has seen complete, and asked again what it was asked when it died. A write
+that was in flight is then made on the state it was meant for: its effect happens once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rlhf_runtime.control import requests
+from rlhf_runtime.control.graph import ColumnPiece, ColumnRef, Node, NodeState, Shard
+from rlhf_runtime.control.processes import Process, RoleGroup, WorkerSeat
+from rlhf_runtime.errors import HostDiedError, RemoteError, RlhfError, RoleExhaustedError, StepError
+from rlhf_runtime.resilience.incidents import Incident, Verdict, describe, judge, reason_of, signature
+from rlhf_runtime.resilience.state_store import open_state_store
+from rlhf_runtime.worker import Effect
+
+if TYPE_CHECKING:
+    from rlhf_runtime.control.engine import Engine
+
+
+class Recovery:
+    """The part of an engine that deals with failure; called under the engine's lock."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def shard_failed(self, shard: Shard, error: BaseException) -> None:
+        """A worker answered with an error, or not at all."""
+        node = shard.node
+        group = self._engine.groups[node.role]
+        seat = group.seats[shard.rank]
+        verdict = judge(error, failures=shard.failures)
+        shard.failures.append(signature(error))
+        if verdict is Verdict.RECOMPUTE_INPUTS:
+            self._recompute_inputs(shard, error)
+        elif verdict is Verdict.RESTORE and node.spec.repeatable:
+            self._restart(seat.process, error, node=node)
+        else:
+            if isinstance(error, RemoteError) and error.poisoned:
+                self._restart(seat.process, error, node=node, repeat=False)
+            self._engine.fail(node, error, worker=seat.name)
+
+    def _restart(self, process: Process, error: BaseException, *, node: Node | None, repeat: bool = True) -> None:
+        """Replace a process; a role whose ranks hold state together loses them all."""
+        if self._engine.closed:
+            return
+        now = self._engine.backend.now()
+        processes = {process: None}
+        for seat in process.seats:
+            group = seat.group
+            self._record_incident(seat, error, node=node if node and node.role == group.role.name else None)
+            group.restarts += 1
+            if group.restarts > group.role.max_restarts:
+                self._role_exhausted(group, error)
+                return
+            if len(group.seats) > 1 and self._has_state(group):
+                processes |= dict.fromkeys(s.process for s in group.seats)
+        for dead in processes:
+            dead.down_since = now
+            for seat in dead.seats:
+                seat.ready = False
+                self._forget_running(seat, whole_writes=len(seat.group.seats) > 1)
+        if not repeat and node is not None:
+            for shard in node.shards:
+                shard.failures.append(signature(error))
+        for dead in processes:
+            self._engine.pool.start(dead)
+
+    def _has_state(self, group: RoleGroup) -> bool:
+        writing = any(n.role == group.role.name and n.spec.effect is Effect.WRITE for n in self._engine.active.values())
+        return group.version > 0 or writing
+
+    def _forget_running(self, seat: WorkerSeat, *, whole_writes: bool) -> None:
+        for node in self._engine.active.values():
+            if node.role != seat.group.role.name:
+                continue
+            for shard in node.shards:
+                if shard.rank == seat.rank and shard.running:
+                    shard.running = False
+                    shard.token += 1
+                if whole_writes and node.spec.effect is Effect.WRITE and shard.rank == seat.rank:
+                    shard.reply = None
+
+    def seat_joined(self, seat: WorkerSeat) -> None:
+        """A worker is ready: ask it what waits for it."""
+        process = seat.process
+        if process.down_since is not None and all(s.ready for s in process.seats):
+            seconds = self._engine.backend.now() - process.down_since
+            process.down_since = None
+            for member in process.seats:
+                self._engine.observer.recovered(member.group.role.name, member.name, seconds)
+            self._engine.pool.fill_spares()
+        for node in sorted(self._engine.active.values(), key=lambda n: n.id):
+            if node.role == seat.group.role.name and node.state in (NodeState.READY, NodeState.RUNNING):
+                for shard in node.shards:
+                    if shard.rank == seat.rank:
+                        self._engine.attempt(shard)
+
+    def seat_failed(self, seat: WorkerSeat, error: BaseException) -> None:
+        """A worker could not be made: a death is tried again, an exception in its constructor is final."""
+        if isinstance(error, HostDiedError):
+            self._restart(seat.process, error, node=None)
+            return
+        seat.group.failed = RlhfError(f"{seat.name}: {describe(error)}")
+        seat.group.failed.__cause__ = error
+        self._fail_active(seat.group)
+
+    def _role_exhausted(self, group: RoleGroup, error: BaseException) -> None:
+        limit = group.role.max_restarts
+        group.failed = RoleExhaustedError(
+            f'role "{group.role.name}" has used up its `maxRestarts` ({limit}); the last cause: {describe(error)}'
+        )
+        self._fail_active(group)
+
+    def _fail_active(self, group: RoleGroup) -> None:
+        assert group.failed is not None
+        for node in [n for n in self._engine.active.values() if n.role == group.role.name]:
+            if node.state in (NodeState.READY, NodeState.RUNNING):
+                self._engine.fail(node, group.failed)
+
+    def recompute(self, ref: ColumnRef, error: BaseException) -> None:
+        """Get a column that the controller wants to read again.
+
+        Raises:
+            StepError: It cannot be had again.
+        """
+        for shard in self._lost_shards(list(ref.pieces), error):
+            self._redo(shard)
+
+    def _recompute_inputs(self, shard: Shard, error: BaseException) -> None:
+        pieces = [piece for ref in shard.node.columns.values() for piece in ref.pieces]
+        try:
+            for lost in self._lost_shards(pieces, error):
+                self._redo(lost, awaited_by=shard.node)
+        except StepError as final:
+            self._engine.fail(shard.node, final)
+            return
+        if not shard.node.redo_waits:
+            self.input_redone(shard.node, None)
+
+    def _lost_shards(self, pieces: list[ColumnPiece], error: BaseException) -> list[Shard]:
+        lost = getattr(error, "buffer", None)
+        shards = [p.shard for p in pieces if p.shard is not None and (lost is None or p.buffer == lost)]
+        return list(dict.fromkeys(shards))
+
+    def _redo(self, shard: Shard, *, awaited_by: Node | None = None) -> None:
+        """Get a lost output again: from its second copy, or by running its step again at the same version."""
+        node = shard.node
+        group = self._engine.groups[node.role]
+        if self._engine.needs_second_copy(node):
+            packed = requests.read_durable(shard, open_state_store(self._engine.settings.state_location or ""))
+            shard.buffer = self._engine.backend.put(packed.buffer)
+            node.shape, node.results = requests.gather(node)
+            return
+        moved = node.spec.effect is not Effect.NONE and node.version != group.version
+        if node.spec.effect is Effect.WRITE or moved or not node.spec.repeatable:
+            raise StepError(f"the outputs of {node} are lost, and it cannot be run again: declare it `durable`")
+        if awaited_by is not None:
+            awaited_by.redo_waits.add(node)
+            node.dependents.append(awaited_by)
+        if node.finished:
+            node.state = NodeState.READY
+            self._engine.active[node.id] = node
+        shard.reply = None
+        self._engine.attempt(shard)
+
+    def input_redone(self, node: Node, source: Node | None) -> None:
+        """A lost input of `node` is there again."""
+        if source is not None:
+            node.redo_waits.discard(source)
+        node.columns = {name: self._engine.resolve(value) for name, value in node.inputs.items()}
+        for shard in node.shards:
+            self._engine.attempt(shard)
+
+    def _record_incident(self, seat: WorkerSeat, error: BaseException, *, node: Node | None) -> None:
+        joined = seat.joined
+        self._engine.observer.incident(
+            Incident(
+                role=seat.group.role.name,
+                worker=seat.name,
+                attempt=seat.attempt,
+                reason=reason_of(error),
+                message=str(error).splitlines()[0] if str(error) else type(error).__name__,
+                step=str(node) if node else "",
+                pid=joined.pid if joined else 0,
+                place=joined.host if joined else "",
+                time=self._engine.backend.now(),
+            )
+        )

@@ -1,0 +1,106 @@
+"""What went wrong with a role, in words that a policy can match, and what follows from it.
+
+The judgement is a pure function of the error and of what this step has already suffered:
+
+| what happened | verdict |
+|---|---|
+| the process is gone or hangs | restore the worker, repeat what it was doing |
+| a writing method raised | its state is half changed: discard the process, restore, repeat once |
+| out of memory in a reading method | discard the process, restore, repeat once |
+| any other exception in a reading method | the step fails: user code is not restarted |
+| the same exception at the same step twice | a bug, not a fault: the step fails with the traceback |
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from rlhf_runtime.errors import (
+    BufferLostError,
+    HostDiedError,
+    RemoteError,
+    StateDiscardedError,
+    VersionMovedError,
+)
+
+_OUT_OF_MEMORY = {"OutOfMemoryError", "MemoryError", "AcceleratorError"}
+
+
+class Verdict(enum.Enum):
+    """What to do with a step whose worker answered with an error."""
+
+    RESTORE = "restore the worker and repeat"
+    RECOMPUTE_INPUTS = "compute lost inputs again and repeat"
+    FAIL = "fail the step"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Incident:
+    """One death, hang or exception of a worker.
+
+    Attributes:
+        role: The role's name.
+        worker: The worker's name, such as `critic-worker-003`.
+        attempt: Which process of this rank it was, from 0.
+        reason: `Killed`, `Segfault`, `HostOutOfMemory`, `CUDAOutOfMemory`, `Hang`, `Exception` or `Unknown`.
+        message: The cause in one line.
+        step: What it was doing; empty when idle.
+        pid: Its process id.
+        place: The machine or pod it ran on.
+        time: When the controller learned of it, wall-clock seconds.
+        recovery_seconds: From then to the replacement's readiness; None while that is awaited.
+    """
+
+    role: str
+    worker: str
+    attempt: int
+    reason: str
+    message: str
+    step: str
+    pid: int
+    place: str
+    time: float
+    recovery_seconds: float | None = None
+
+    def __str__(self) -> str:
+        doing = f" in {self.step}" if self.step else ""
+        return f"{self.worker} (pid {self.pid} on {self.place}){doing}: {self.reason}: {self.message}"
+
+
+def reason_of(error: BaseException) -> str:
+    """The incident vocabulary's word for `error`."""
+    if isinstance(error, HostDiedError):
+        return error.reason
+    if isinstance(error, RemoteError):
+        if error.kind in _OUT_OF_MEMORY:
+            on_gpu = "CUDA" in error.text or error.kind == "AcceleratorError"
+            return "CUDAOutOfMemory" if on_gpu else "HostOutOfMemory"
+        return "Exception"
+    return "Unknown"
+
+
+def signature(error: BaseException) -> str:
+    """What makes two errors at one step the same; empty for those that are never a bug of the step."""
+    if isinstance(error, RemoteError):
+        return f"{error.kind}: {error.text}"
+    return ""
+
+
+def judge(error: BaseException, *, failures: list[str]) -> Verdict:
+    """What follows from `error` at a step that has already failed with `failures` (their signatures)."""
+    if isinstance(error, BufferLostError):
+        return Verdict.RECOMPUTE_INPUTS
+    if isinstance(error, (HostDiedError, VersionMovedError, StateDiscardedError)):
+        return Verdict.RESTORE
+    if isinstance(error, RemoteError):
+        fault = error.poisoned or error.kind in _OUT_OF_MEMORY
+        return Verdict.RESTORE if fault and signature(error) not in failures else Verdict.FAIL
+    return Verdict.FAIL
+
+
+def describe(error: BaseException) -> str:
+    """An error as its reader needs it: a worker's exception with the worker's traceback."""
+    if isinstance(error, RemoteError):
+        return f"{error}\n\nThe worker's traceback:\n{error.traceback}"
+    return str(error)

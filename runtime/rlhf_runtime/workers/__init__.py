@@ -1,0 +1,1 @@
+"""Compute flow: the workers that ship, one module per kind of role."""
