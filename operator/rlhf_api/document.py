@@ -32,11 +32,7 @@ class DocumentError(Exception):
 
 class _Loader(yaml.SafeLoader):
     yaml_implicit_resolvers = {  # noqa: RUF012 - PyYAML's own name and form
-        first: [
-            (tag, expression)
-            for tag, expression in resolvers
-            if tag[len(_TAG) :] in ("bool", "null", "merge")
-        ]
+        first: [(tag, expression) for tag, expression in resolvers if tag[len(_TAG) :] in ("bool", "null", "merge")]
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
 
@@ -48,9 +44,7 @@ _Loader.add_implicit_resolver(
 )
 _Loader.add_implicit_resolver(
     _TAG + "float",
-    re.compile(
-        r"^([-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))$"
-    ),
+    re.compile(r"^([-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))$"),
     list("-+.0123456789"),
 )
 
@@ -157,9 +151,7 @@ def parse(text: str) -> Iterator[Document]:
         mark = error.problem_mark or error.context_mark
         column = f" at column {mark.column + 1}" if mark else ""
         problem = error.problem or error.context or "cannot be read"
-        raise DocumentError(
-            f"must be valid YAML: {problem}{column}", line=mark.line + 1 if mark else None
-        ) from error
+        raise DocumentError(f"must be valid YAML: {problem}{column}", line=mark.line + 1 if mark else None) from error
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         raise DocumentError("must be plain text: YAML allows no control characters", line=line) from error

@@ -1,6 +1,7 @@
 """What goes wrong with a manifest, said so that the reader knows where to look and what to write instead."""
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,7 @@ class _Unset:
 
 UNSET: Any = _Unset()
 _LONGEST_VALUE = 60
+_PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def format_path(path: Path) -> str:
@@ -25,8 +27,8 @@ def format_path(path: Path) -> str:
     for part in path:
         if isinstance(part, int):
             text += f"[{part}]"
-        elif "." in part or "/" in part:
-            text += f"[{part}]"
+        elif not _PLAIN_KEY.fullmatch(part):
+            text += f"[{json.dumps(part)}]"
         else:
             text += f".{part}" if text else part
     return text
@@ -60,7 +62,7 @@ class FieldError:
     def __str__(self) -> str:
         text = f"{self.field}: {self.message}" if self.path else self.message
         if self.value is not UNSET and not isinstance(self.value, dict | list):
-            shown = json.dumps(self.value, ensure_ascii=False, default=str)
+            shown = json.dumps(self.value)
             text += f", got {shown if len(shown) <= _LONGEST_VALUE else shown[:_LONGEST_VALUE] + '...'}"
         if self.hint:
             text += f"; {self.hint}"
@@ -83,6 +85,5 @@ class InvalidManifestError(ValueError):
     def lines(self) -> list[str]:
         """One line of text per error, each beginning with file and line."""
         return [
-            f"{self.source}:{error.line}: {error}" if error.line else f"{self.source}: {error}"
-            for error in self.errors
+            f"{self.source}:{error.line}: {error}" if error.line else f"{self.source}: {error}" for error in self.errors
         ]

@@ -4,6 +4,7 @@ Those are: "must", quotes for values, backquotes for fields.
 """
 
 import difflib
+import json
 import re
 import types
 import typing
@@ -43,15 +44,15 @@ def explain(error: ValidationError, document: Document) -> Iterator[FieldError]:
         match detail["type"]:
             case "extra_forbidden":
                 hint = _nearest(path[-1], _known_fields(path[:-1])) or _all_fields(path[:-1])
-                yield FieldError(path=path, message=f'unknown field "{path[-1]}"', hint=hint)
+                yield FieldError(path=path, message=f"unknown field {json.dumps(path[-1])}", hint=hint)
             case "enum" | "literal_error":
                 choices = re.findall(r"'([^']*)'", str(detail.get("ctx", {})["expected"]))
-                names = ("one of " if len(choices) > 1 else "") + ", ".join(
-                    f'"{choice}"' for choice in choices
-                )
+                names = ("one of " if len(choices) > 1 else "") + ", ".join(f'"{choice}"' for choice in choices)
                 value = document.get(path)
                 hint = _nearest(value, choices)
                 yield FieldError(path=path, message=f"must be {names}", value=value, hint=hint)
+            case "json_invalid":  # a lone surrogate, "\ud800"
+                yield FieldError(path=(), message="must be valid Unicode text")
             case _:
                 yield FieldError(path=path, message=_message(detail, path), value=document.get(path))
 

@@ -69,9 +69,7 @@ def _check(document: Document) -> tuple[RLHFJob | None, list[FieldError]]:
         return None, _placed(wrong, document)
     try:
         # Strict JSON is how the API server reads: no number for a string, no 1 for true.
-        job = RLHFJob.model_validate_json(
-            json.dumps(document.value), strict=True, by_alias=True, by_name=False
-        )
+        job = RLHFJob.model_validate_json(json.dumps(document.value), strict=True, by_alias=True, by_name=False)
     except ValidationError as error:
         return None, _placed(explain(error, document), document)
     broken = (replace(error, value=document.get(error.path)) for error in broken_rules(job))
@@ -93,10 +91,7 @@ def _wrong_kind(document: Document) -> Iterator[FieldError]:
 
 
 def _placed(errors: Iterable[FieldError], document: Document) -> list[FieldError]:
-    placed = [
-        replace(error, line=document.line(error.path), role=_role_name(document, error.path))
-        for error in errors
-    ]
+    placed = [replace(error, line=document.line(error.path), role=_role_name(document, error.path)) for error in errors]
     return sorted(placed, key=lambda error: error.line or 0)
 
 

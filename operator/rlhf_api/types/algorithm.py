@@ -37,9 +37,7 @@ class PPO(ApiModel):
     mini_batches: int = Field(default=2, ge=1, le=4096, description="Optimizer steps per pass.")
     actor_learning_rate: LearningRate = Field(default=2e-4, description="Learning rate of the actor.")
     critic_learning_rate: LearningRate = Field(default=1e-3, description="Learning rate of the critic.")
-    clip_range: ClipRange = Field(
-        default=0.2, description="The probability ratio is clipped to 1 plus or minus this."
-    )
+    clip_range: ClipRange = Field(default=0.2, description="The probability ratio is clipped to 1 plus or minus this.")
     value_clip_range: ClipRange = Field(
         default=0.2, description="A new value may move this far from the old one in one step."
     )
@@ -78,9 +76,7 @@ class GRPO(ApiModel):
     epochs: int = Field(default=1, ge=1, le=64, description="Passes over the samples of one step.")
     mini_batches: int = Field(default=2, ge=1, le=4096, description="Optimizer steps per pass.")
     actor_learning_rate: LearningRate = Field(default=1e-4, description="Learning rate of the actor.")
-    clip_range: ClipRange = Field(
-        default=0.2, description="The probability ratio is clipped to 1 plus or minus this."
-    )
+    clip_range: ClipRange = Field(default=0.2, description="The probability ratio is clipped to 1 plus or minus this.")
     kl_coefficient: Coefficient = Field(
         default=0.05,
         description="Weight of the loss's KL divergence from the reference; above 0 it needs that role.",
@@ -115,9 +111,7 @@ class CustomAlgorithm(ApiModel):
 class Generation(ApiModel):
     """How answers are sampled during training. Evaluation is greedy."""
 
-    max_new_tokens: int = Field(
-        default=256, ge=1, le=1_048_576, description="Tokens after which an answer is cut off."
-    )
+    max_new_tokens: int = Field(default=256, ge=1, le=1_048_576, description="Tokens after which an answer is cut off.")
     temperature: Annotated[float, Field(gt=0, le=100)] = Field(
         default=1.0, description="Softmax temperature of sampling."
     )
@@ -146,9 +140,7 @@ class Algorithm(ApiModel):
         default=Schedule.SYNCHRONOUS,
         description="Synchronous, or OneStepOff: the next step's answers are generated during this step.",
     )
-    evaluation: Evaluation = Field(
-        default_factory=Evaluation, description="When the held-out problems are tried."
-    )
+    evaluation: Evaluation = Field(default_factory=Evaluation, description="When the held-out problems are tried.")
     generation: Generation = Field(default_factory=Generation, description="How answers are sampled.")
     ppo: PPO | None = Field(default=None, description="Hyperparameters of PPO; only with `name` PPO.")
     grpo: GRPO | None = Field(default=None, description="Hyperparameters of GRPO; only with `name` GRPO.")

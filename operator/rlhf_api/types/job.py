@@ -102,25 +102,19 @@ class RLHFJobSpec(ApiModel):
             cel=f"self.algorithm.name == 'Custom' || {_roles_of(RoleType.ACTOR)} == 1",
             message="must have exactly one role of type Actor for PPO and GRPO",
             field="roles",
-            holds=lambda self: (
-                self.algorithm.name == AlgorithmName.CUSTOM or len(self.roles_of(RoleType.ACTOR)) == 1
-            ),
+            holds=lambda self: self.algorithm.name == AlgorithmName.CUSTOM or len(self.roles_of(RoleType.ACTOR)) == 1,
         ),
         Rule(
             cel=f"self.algorithm.name != 'PPO' || {_roles_of(RoleType.CRITIC)} == 1",
             message="must have exactly one role of type Critic for PPO",
             field="roles",
-            holds=lambda self: (
-                self.algorithm.name != AlgorithmName.PPO or len(self.roles_of(RoleType.CRITIC)) == 1
-            ),
+            holds=lambda self: self.algorithm.name != AlgorithmName.PPO or len(self.roles_of(RoleType.CRITIC)) == 1,
         ),
         Rule(
             cel=f"self.algorithm.name != 'GRPO' || {_roles_of(RoleType.CRITIC)} == 0",
             message="must not have a role of type Critic for GRPO, which needs none",
             field="roles",
-            holds=lambda self: (
-                self.algorithm.name != AlgorithmName.GRPO or not self.roles_of(RoleType.CRITIC)
-            ),
+            holds=lambda self: self.algorithm.name != AlgorithmName.GRPO or not self.roles_of(RoleType.CRITIC),
         ),
         Rule(
             cel="self.algorithm.name == 'Custom' || self.roles.exists(r, r.type in ['Reward', 'Rule'])",
@@ -190,8 +184,7 @@ class RLHFJob(ApiModel):
 
     invariants: ClassVar[tuple[Rule, ...]] = (
         Rule(
-            cel="self.spec.roles.all(r, size(self.metadata.name) + size(r.name)"
-            f" <= {MAX_JOB_AND_ROLE_NAME_LENGTH})",
+            cel=f"self.spec.roles.all(r, size(self.metadata.name) + size(r.name) <= {MAX_JOB_AND_ROLE_NAME_LENGTH})",
             message="the names of the job and a role must together have at most"
             f" {MAX_JOB_AND_ROLE_NAME_LENGTH} characters",
             field="spec.roles",

@@ -58,9 +58,7 @@ class BuiltinModel(ApiModel):
 class Model(ApiModel):
     """Where the weights come from; exactly one of the fields."""
 
-    hugging_face: HuggingFaceModel | None = Field(
-        default=None, description="A model of the Hugging Face hub."
-    )
+    hugging_face: HuggingFaceModel | None = Field(default=None, description="A model of the Hugging Face hub.")
     path: LocalPath | None = Field(
         default=None,
         description="A folder that `transformers` loads, on a volume of the job or on this machine.",
@@ -121,8 +119,6 @@ class Data(ApiModel):
 
     procedural: ProceduralData | None = Field(default=None, description="Problems made by reasoning-gym.")
     files: FileData | None = Field(default=None, description="Problems in files.")
-    hugging_face: HuggingFaceData | None = Field(
-        default=None, description="A data set of the Hugging Face hub."
-    )
+    hugging_face: HuggingFaceData | None = Field(default=None, description="A data set of the Hugging Face hub.")
 
     invariants: ClassVar[tuple[Rule, ...]] = (one_of("procedural", "files", "hugging_face"),)

@@ -150,13 +150,9 @@ class Toleration(ApiModel):
     """A taint that the role's pods put up with, as in a pod."""
 
     key: QualifiedName | None = Field(default=None, description="The taint's key; absent matches every key.")
-    operator: TolerationOperator = Field(
-        default=TolerationOperator.EQUAL, description="Whether the value counts."
-    )
+    operator: TolerationOperator = Field(default=TolerationOperator.EQUAL, description="Whether the value counts.")
     value: Annotated[str, Field(max_length=63)] | None = Field(default=None, description="The taint's value.")
-    effect: TaintEffect | None = Field(
-        default=None, description="The taint's effect; absent matches every effect."
-    )
+    effect: TaintEffect | None = Field(default=None, description="The taint's effect; absent matches every effect.")
     toleration_seconds: Seconds | None = Field(
         default=None, description="How long a NoExecute taint is put up with; absent means for ever."
     )
@@ -174,9 +170,7 @@ class Toleration(ApiModel):
 class TopologySpread(ApiModel):
     """How the role's pods are spread over the cluster."""
 
-    topology_key: QualifiedName = Field(
-        default="kubernetes.io/hostname", description="The node label to spread over."
-    )
+    topology_key: QualifiedName = Field(default="kubernetes.io/hostname", description="The node label to spread over.")
     max_skew: int = Field(default=1, ge=1, le=1000, description="By how much two places may differ.")
     when_unsatisfiable: SpreadPolicy = Field(
         default=SpreadPolicy.SCHEDULE_ANYWAY, description="Whether pods wait for a better place."
@@ -244,9 +238,7 @@ class Resources(ApiModel):
     cpu: Quantity | None = Field(
         default=None, description="CPU cores. With `rlhf run` it sets the threads of the role's process."
     )
-    memory: Quantity | None = Field(
-        default=None, description="Memory, its part of the object store included."
-    )
+    memory: Quantity | None = Field(default=None, description="Memory, its part of the object store included.")
     accelerators: Accelerators = Field(default_factory=Accelerators, description="The pod's accelerators.")
     shared_memory: Quantity | None = Field(
         default=None, description="Size of /dev/shm, which counts as memory. Default: half of `memory`."

@@ -73,12 +73,8 @@ class EngineSpec(ApiModel):
     training: TrainingEngine = Field(
         default=TrainingEngine.AUTO, description="Auto: FSDP2 with several ranks, else Torch."
     )
-    rollout: RolloutEngine = Field(
-        default=RolloutEngine.AUTO, description="Auto: VLLM on accelerators, else Cached."
-    )
-    precision: Precision = Field(
-        default=Precision.AUTO, description="Auto: BFloat16 on accelerators, else Float32."
-    )
+    rollout: RolloutEngine = Field(default=RolloutEngine.AUTO, description="Auto: VLLM on accelerators, else Cached.")
+    precision: Precision = Field(default=Precision.AUTO, description="Auto: BFloat16 on accelerators, else Float32.")
 
 
 class Backoff(ApiModel):
@@ -93,7 +89,8 @@ class Backoff(ApiModel):
 
     invariants: ClassVar[tuple[Rule, ...]] = (
         Rule(
-            cel="self.baseSeconds <= self.maxSeconds",
+            # The API server tries the default `{}` before the fields have theirs, hence `has`.
+            cel="!has(self.baseSeconds) || !has(self.maxSeconds) || self.baseSeconds <= self.maxSeconds",
             message="must be at least `baseSeconds`",
             field="maxSeconds",
             holds=lambda self: self.base_seconds <= self.max_seconds,
@@ -122,8 +119,7 @@ class RestartRule(ApiModel):
 
     invariants: ClassVar[tuple[Rule, ...]] = (
         Rule(
-            cel="(has(self.reasons) && self.reasons.size() > 0)"
-            " || (has(self.exitCodes) && self.exitCodes.size() > 0)",
+            cel="(has(self.reasons) && self.reasons.size() > 0) || (has(self.exitCodes) && self.exitCodes.size() > 0)",
             message="must have `reasons` or `exitCodes`",
             holds=lambda self: bool(self.reasons or self.exit_codes),
         ),
@@ -139,9 +135,7 @@ class RestartRule(ApiModel):
 class Degrade(ApiModel):
     """How scoring goes on without a role that used up its restarts."""
 
-    mode: DegradeMode = Field(
-        default=DegradeMode.CACHED_SCORES, description="What takes the place of its scores."
-    )
+    mode: DegradeMode = Field(default=DegradeMode.CACHED_SCORES, description="What takes the place of its scores.")
     max_steps: int = Field(
         default=10, ge=1, le=100_000, description="Steps after which the job fails if the role is still gone."
     )
@@ -200,9 +194,7 @@ class Role(ApiModel):
         description="The role's name, also in pod names and labels; not head, headgroup or controller."
     )
     type: RoleType = Field(description="What the role does in the algorithm.")
-    replicas: int = Field(
-        default=1, ge=1, le=1024, description="Independent copies; always 1 for Actor and Critic."
-    )
+    replicas: int = Field(default=1, ge=1, le=1024, description="Independent copies; always 1 for Actor and Critic.")
     pods_per_replica: int = Field(
         default=1,
         ge=1,
@@ -254,8 +246,7 @@ class Role(ApiModel):
             message="must not be set with `nodePool`, `image` or `pod`: those of the other role count",
             field="colocateWith",
             holds=lambda self: (
-                self.colocate_with is None
-                or (self.node_pool is None and self.image is None and self.pod is None)
+                self.colocate_with is None or (self.node_pool is None and self.image is None and self.pod is None)
             ),
         ),
         Rule(

@@ -79,9 +79,7 @@ class RoleStatus(ApiModel):
     training_engine: TrainingEngine | None = Field(
         default=None, description="The training engine that Auto stands for."
     )
-    rollout_engine: RolloutEngine | None = Field(
-        default=None, description="The rollout engine that Auto stands for."
-    )
+    rollout_engine: RolloutEngine | None = Field(default=None, description="The rollout engine that Auto stands for.")
     desired: Count = Field(default=0, description="Pods that the role should have.")
     ready: Count = Field(default=0, description="Pods that take part in training.")
     restarts: Count = Field(default=0, description="Restarts that count against `maxRestarts`.")
