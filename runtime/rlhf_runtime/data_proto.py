@@ -92,9 +92,7 @@ class DataProto:
     def __repr__(self) -> str:
         parts = [f"{name}: {str(t.dtype)[6:]}{list(t.shape)}" for name, t in self.batch.items()]
         parts += [f"{name}: list" for name in self.non_tensor_batch]
-        return (
-            f"DataProto({len(self)} rows, {', '.join(parts) or 'no columns'}, meta_info={self.meta_info!r})"
-        )
+        return f"DataProto({len(self)} rows, {', '.join(parts) or 'no columns'}, meta_info={self.meta_info!r})"
 
     def __iter__(self) -> Iterator[DataProto]:
         return (self[row] for row in range(len(self)))
@@ -143,9 +141,7 @@ class DataProto:
         self._require(names)
         renamed = [names.get(n, n) for n in self.columns]
         if len(set(renamed)) < len(renamed):
-            raise DataError(
-                f'column "{max(renamed, key=renamed.count)}" would be there twice after the renaming'
-            )
+            raise DataError(f'column "{max(renamed, key=renamed.count)}" would be there twice after the renaming')
         return DataProto(
             {names.get(n, n): t for n, t in self.batch.items()},
             {names.get(n, n): items for n, items in self.non_tensor_batch.items()},
@@ -269,8 +265,7 @@ class DataProto:
             raise DataError(f"only JSON values can be saved beside the tensors: {error}") from error
         # A clone each: safetensors refuses columns that share memory, as slices of one tensor do.
         tensors = {
-            name: t.detach().cpu().clone(memory_format=torch.contiguous_format)
-            for name, t in self.batch.items()
+            name: t.detach().cpu().clone(memory_format=torch.contiguous_format) for name, t in self.batch.items()
         }
         save_file(tensors, str(path), metadata={"format": _FORMAT, **rest})
 
@@ -300,9 +295,7 @@ class DataProto:
     def _require(self, names: Iterable[str]) -> None:
         for name in names:
             if name not in self.batch and name not in self.non_tensor_batch:
-                raise UnknownColumnError(
-                    f'no column "{name}"; there are: {", ".join(self.columns) or "none"}'
-                )
+                raise UnknownColumnError(f'no column "{name}"; there are: {", ".join(self.columns) or "none"}')
 
     def _indices(self, key: Any) -> list[int]:
         index = torch.as_tensor(key)

@@ -30,7 +30,7 @@ from rlhf_runtime.errors import (
     VersionMovedError,
     WorkerClassError,
 )
-from rlhf_runtime.messages import Assignment, CallRequest, Reply, WorkerClass
+from rlhf_runtime.messages import SNAPSHOT, Assignment, CallRequest, Reply, WorkerClass
 from rlhf_runtime.resilience.checkpoint import SnapshotStore
 from rlhf_runtime.resilience.state_store import StateStore
 from rlhf_runtime.resilience.update_log import LogEntry, UpdateLog, packed_chunks
@@ -129,20 +129,17 @@ class RoleExecutor:
         self._last_write = (request.update_id or "", answer)
         return answer
 
-    def snapshot(self) -> dict[str, Any]:
-        """Write the worker's state at its version to the state store; nothing where there is no state."""
+    def _snapshot(self, *, keep: int, committed_version: int) -> dict[str, Any]:
+        """Write the worker's state at its version to the state store, and drop what no restart needs any more."""
         state = getattr(self.worker, "state_dict", lambda: None)()
-        if state is not None and self._snapshots is not None and self.version not in self._snapshots.versions():
+        if state is None or self._snapshots is None or self._log is None:
+            return {}
+        if self.version not in self._snapshots.versions():
             self._snapshots.save(self.version, state)
-        return {"snapshot_version": self.version if state is not None else None}
-
-    def prune(self, *, keep: int, committed_version: int) -> None:
-        """Drop snapshots but the newest `keep`, and the log entries that no kept snapshot needs."""
-        if self._snapshots is None or self._log is None:
-            return
-        self._snapshots.prune(keep=keep)
-        oldest = min((v for v in self._snapshots.versions() if v <= committed_version), default=0)
+        self._snapshots.prune(keep=keep, needed=committed_version)
+        oldest = min(v for v in self._snapshots.versions())
         self._log.prune_before(oldest + 1)
+        return {"snapshot_version": self.version}
 
     def _check(self, request: CallRequest) -> None:
         if request.epoch < self._assignment.epoch:
@@ -187,7 +184,10 @@ class RoleExecutor:
         self.context.call = request.call
         started = self._clock()
         try:
-            result = invoke(self.worker, request.method, arguments)
+            if request.method == SNAPSHOT:
+                result: Any = self._snapshot(**arguments)
+            else:
+                result = invoke(self.worker, request.method, arguments)
             ended = self._clock()
             shape, values = flatten(result)
             packed = wire.encode(values)

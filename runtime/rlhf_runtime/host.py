@@ -71,14 +71,6 @@ class WorkerHost:
         self._calls += 1
         return self._executor(request.role).call(request, buffers)
 
-    def snapshot(self, role: str) -> dict[str, Any]:
-        """Write the role's state to the state store."""
-        return self._executor(role).snapshot()
-
-    def prune(self, role: str, keep: int, committed_version: int) -> None:
-        """Drop what no restart needs any more."""
-        self._executor(role).prune(keep=keep, committed_version=committed_version)
-
     def ping(self) -> dict[str, Any]:
         """That the process is alive, how many calls it began, and the most memory it ever held, in bytes."""
         return {"pid": os.getpid(), "calls": self._calls, "peak_memory_bytes": peak_memory_bytes()}

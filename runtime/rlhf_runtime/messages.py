@@ -12,6 +12,9 @@ from typing import Any
 from rlhf_runtime.wire import ColumnSpec
 from rlhf_runtime.worker import CallInfo, Effect
 
+SNAPSHOT = "__snapshot__"
+"""The one method that every worker has without its class defining it: write your state to the state store."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerClass:

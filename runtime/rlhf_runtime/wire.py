@@ -82,7 +82,12 @@ def decode(spec: ColumnSpec, buffer: Bytes, *, rows: slice | None = None) -> obj
     Raises:
         WireFormatError: The buffer and the spec do not belong together.
     """
-    value = _decode(spec, flat_tensor(buffer))
+    try:
+        value = _decode(spec, flat_tensor(buffer))
+    except (RuntimeError, OverflowError, ValueError, TypeError, KeyError) as error:
+        if isinstance(error, WireFormatError):
+            raise
+        raise WireFormatError(f"a {spec.kind} column is malformed: {error}") from error
     if row_count(value) != spec.rows:
         raise WireFormatError(f"a {spec.kind} of {row_count(value)} rows was announced with {spec.rows}")
     return value if rows is None else slice_rows(value, rows)
@@ -172,9 +177,7 @@ class _Writer:
         text = json.dumps(plain, separators=(",", ":"))
         if len(text) < INLINE_LIMIT:
             return ColumnSpec(kind=kind, rows=rows, text=text)
-        return ColumnSpec(
-            kind=kind, rows=rows, offset=self._place(text.encode(), len(text)), nbytes=len(text)
-        )
+        return ColumnSpec(kind=kind, rows=rows, offset=self._place(text.encode(), len(text)), nbytes=len(text))
 
     def _add_mapping(self, value: Mapping[Any, object], path: str) -> ColumnSpec:
         _check_keys(value, path)
@@ -200,15 +203,11 @@ class _Writer:
     def _add_ndarray(self, array: np.ndarray[Any, Any], path: str) -> ColumnSpec:
         dtype = array.dtype.str
         if check_ndarray_dtype(dtype) is None or array.dtype.fields is not None:
-            raise UnsupportedValueError(
-                f"{path} is a numpy array of type {array.dtype}: use a list (.tolist())"
-            )
+            raise UnsupportedValueError(f"{path} is a numpy array of type {array.dtype}: use a list (.tolist())")
         offset = self._place(array, array.nbytes)
         rows = array.shape[0] if array.ndim else None
         shape = array.shape
-        return ColumnSpec(
-            kind="ndarray", rows=rows, offset=offset, nbytes=array.nbytes, dtype=dtype, shape=shape
-        )
+        return ColumnSpec(kind="ndarray", rows=rows, offset=offset, nbytes=array.nbytes, dtype=dtype, shape=shape)
 
     def _place(self, piece: torch.Tensor | np.ndarray[Any, Any] | bytes, nbytes: int) -> int:
         offset = self._size
@@ -253,9 +252,7 @@ def _plain(value: Any, path: str) -> Any:
 def _check_keys(value: Mapping[Any, object], path: str) -> None:
     for key in value:
         if not isinstance(key, str):
-            raise UnsupportedValueError(
-                f'{path} has the key {key!r} of type "{type(key).__name__}": use strings'
-            )
+            raise UnsupportedValueError(f'{path} has the key {key!r} of type "{type(key).__name__}": use strings')
 
 
 class _Window:
@@ -281,9 +278,7 @@ def flat_tensor(buffer: Bytes) -> torch.Tensor:
     """The bytes as a 1-D uint8 tensor that shares and keeps them; it must not be written to."""
     array = buffer if isinstance(buffer, np.ndarray) else np.frombuffer(buffer, dtype=np.uint8)
     if array.dtype != np.uint8 or array.ndim != 1 or not array.flags.c_contiguous:
-        raise WireFormatError(
-            f"a buffer is one contiguous row of bytes, not {array.dtype}{list(array.shape)}"
-        )
+        raise WireFormatError(f"a buffer is one contiguous row of bytes, not {array.dtype}{list(array.shape)}")
     return torch.from_numpy(array if array.flags.writeable else np.asarray(_Window(array)))
 
 
@@ -313,18 +308,21 @@ def _decode(spec: ColumnSpec, flat: torch.Tensor) -> Any:
     nested = {name: _decode(column, flat) for name, column in spec.columns.items()}
     if spec.kind == "mapping":
         return nested
-    try:
-        if spec.kind == "loss":
-            return Loss(float(spec.inline), nested["recipe"])
-        if spec.kind == "text":
-            return TokenizedText(nested["text"], nested["tokens"])
-        if spec.kind == "proto" and spec.meta is not None:
-            tensors = {name: value for name, value in nested.items() if isinstance(value, torch.Tensor)}
-            lists = {name: value for name, value in nested.items() if name not in tensors}
-            return DataProto.from_dict(tensors, lists, _decode(spec.meta, flat))
-    except (KeyError, TypeError, ValueError) as error:
-        raise WireFormatError(f"a {spec.kind} column is malformed: {error}") from error
-    raise WireFormatError(f'a column of unknown kind "{spec.kind}"')
+    if spec.kind == "loss" and isinstance(nested["recipe"], dict):
+        return Loss(float(spec.inline), nested["recipe"])
+    if spec.kind == "text" and isinstance(nested["tokens"], DataProto):
+        return TokenizedText(map(_string, nested["text"]), nested["tokens"])
+    if spec.kind == "proto" and spec.meta is not None:
+        tensors = {name: value for name, value in nested.items() if isinstance(value, torch.Tensor)}
+        lists = {name: value for name, value in nested.items() if name not in tensors}
+        return DataProto.from_dict(tensors, lists, _decode(spec.meta, flat))
+    raise WireFormatError(f'a column of unknown kind or content: "{spec.kind}"')
+
+
+def _string(item: object) -> str:
+    if not isinstance(item, str):
+        raise WireFormatError(f"a text column holds a {type(item).__name__}")
+    return item
 
 
 def _bytes_of(spec: ColumnSpec, flat: torch.Tensor, itemsize: int) -> torch.Tensor:

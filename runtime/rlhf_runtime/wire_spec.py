@@ -127,7 +127,7 @@ class ColumnSpec:
     @classmethod
     def from_json(cls, data: object) -> ColumnSpec:
         """Read what `to_json` gave; raises `WireFormatError` for anything else."""
-        if not isinstance(data, dict) or data.get("kind") not in KINDS or data.keys() - _FIELDS:
+        if not isinstance(data, dict) or str(data.get("kind")) not in KINDS or data.keys() - _FIELDS:
             raise WireFormatError(f"not a column description: {str(data)[:200]}")
         shape, columns, meta = data.get("shape", []), data.get("columns", {}), data.get("meta")
         if not isinstance(shape, list) or not isinstance(columns, dict):
@@ -137,6 +137,11 @@ class ColumnSpec:
             raise WireFormatError(f"a column's rows, offset, size and shape are counts: {str(data)[:200]}")
         if not all(isinstance(data.get(name, ""), str) for name in ("dtype", "text")):
             raise WireFormatError(f"a column's type and inline text are strings: {str(data)[:200]}")
+        try:
+            nested = {name: cls.from_json(column) for name, column in columns.items()}
+            inner = None if meta is None else cls.from_json(meta)
+        except RecursionError:
+            raise WireFormatError("a column description is nested too deeply") from None
         return cls(
             kind=data["kind"],
             rows=data.get("rows"),
@@ -145,8 +150,8 @@ class ColumnSpec:
             dtype=data.get("dtype"),
             shape=tuple(shape),
             text=data.get("text"),
-            columns={name: cls.from_json(column) for name, column in columns.items()},
-            meta=None if meta is None else cls.from_json(meta),
+            columns=nested,
+            meta=inner,
         )
 
 

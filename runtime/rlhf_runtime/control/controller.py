@@ -15,7 +15,9 @@ import atexit
 import itertools
 import os
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from rlhf_runtime.backends import open_backend
@@ -26,6 +28,7 @@ from rlhf_runtime.control.events import Observer
 from rlhf_runtime.control.graph import Node
 from rlhf_runtime.control.settings import EngineSettings
 from rlhf_runtime.data_proto import DataProto
+from rlhf_runtime.messages import SNAPSHOT
 from rlhf_runtime.role import Role
 
 
@@ -49,6 +52,7 @@ class Controller:
         self._settings = settings or EngineSettings()
         self._observer = observer
         self._engine: Engine | None = None
+        self._scratch: tempfile.TemporaryDirectory[str] | None = None
         self._ordinals = itertools.count()
         self.iteration = 0
 
@@ -57,7 +61,11 @@ class Controller:
         """What runs the steps; made when first needed."""
         if self._engine is None:
             backend = self._backend if isinstance(self._backend, Backend) else open_backend(self._backend)
-            self._engine = Engine(backend, self._settings, self._observer)
+            settings = self._settings
+            if settings.state_location is None:
+                self._scratch = tempfile.TemporaryDirectory(prefix="rlhf-state-")
+                settings = replace(settings, state_location=self._scratch.name)
+            self._engine = Engine(backend, settings, self._observer)
             atexit.register(self._finish_at_exit)
         return self._engine
 
@@ -114,22 +122,45 @@ class Controller:
         )
         return Channels(self.engine, self.engine.submit(node))
 
-    def _build_dag(self) -> None:
-        """Declare one iteration's steps; an algorithm overrides it."""
+    def _build_dag(self) -> Mapping[str, Any] | None:
+        """Declare one iteration's steps; an algorithm overrides it.
+
+        Returns:
+            The iteration's metrics by name: channels that hold a number or a mapping of numbers.
+        """
         raise NotImplementedError(f"{type(self).__name__} must define `_build_dag` to be run")
+
+    def _build_evaluation(self) -> Mapping[str, Any] | None:
+        """Declare the steps of an evaluation on held-out data; gives its metrics. Nothing by default."""
+        return None
+
+    def build_dag(self) -> Mapping[str, Any]:
+        """What `_build_dag` gives."""
+        return self._build_dag() or {}
+
+    def build_evaluation(self) -> Mapping[str, Any]:
+        """What `_build_evaluation` gives."""
+        return self._build_evaluation() or {}
+
+    def snapshot(self, *, keep: int) -> None:
+        """Declare a snapshot of every role that has been written to; older ones but `keep` go."""
+        for name, group in self.engine.groups.items():
+            if group.version > 0:
+                committed = {"keep": keep, "committed_version": group.version}
+                self.step(role=name, method=SNAPSHOT, inputs=committed, outputs=[])
 
     def begin_iteration(self, iteration: int) -> None:
         """Steps declared from now on belong to `iteration`."""
         self.iteration = iteration
         self._ordinals = itertools.count()
 
-    def finish(self) -> None:
-        """Wait for every step declared so far.
+    def finish(self, iteration: int | None = None) -> None:
+        """Wait for every step declared so far, or for those of one iteration.
 
         Raises:
             StepError: One of them failed, and its error has not been raised yet.
         """
-        self.engine.wait_all()
+        self.engine.wait_all(iteration)
         for node in self.engine.unseen_failures():
             node.error_seen = True
             assert node.error is not None
@@ -140,6 +171,8 @@ class Controller:
         if self._engine is not None:
             atexit.unregister(self._finish_at_exit)
             self._engine.close()
+        if self._scratch is not None:
+            self._scratch.cleanup()
 
     def __enter__(self) -> Controller:
         return self

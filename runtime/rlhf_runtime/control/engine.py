@@ -9,7 +9,7 @@
 | loop or callback | consumes | produces | waits for |
 |---|---|---|---|
 | the caller's thread | control flow text | nodes; dispatches what can start | `wait_for`, `read` |
-| `pump` (own thread on Ray, else whoever waits) | answers of hosts, timers | finished nodes, restarts | the backend's news |
+| `pump` (own thread on Ray) | answers of hosts, timers | finished nodes, restarts | the backend's news |
 
 Everything that changes state happens under one lock; backends deliver news only inside `pump`.
 """
@@ -70,6 +70,7 @@ class Engine:
         self._orders: dict[str, EffectOrder] = {}
         self.active: dict[tuple[int, int], Node] = {}
         self._failed: list[Node] = []
+        self._done: list[Node] = []
         self._fatal: BaseException | None = None
         self.closed = False
         self.recovery = Recovery(self)
@@ -179,9 +180,25 @@ class Engine:
                 with self._news:
                     self.recovery.recompute(ref, lost)
 
-    def wait_all(self) -> None:
-        """Wait until no node is left to run."""
-        self._wait(lambda: not self.active)
+    def wait_all(self, iteration: int | None = None) -> None:
+        """Wait until no node is left to run; of one iteration, or until one of its nodes failed."""
+        if iteration is None:
+            self._wait(lambda: not self.active)
+            return
+        self._wait(
+            lambda: (
+                all(node.iteration != iteration for node in self.active.values())
+                or any(node.iteration == iteration for node in self._failed)
+            )
+        )
+
+    def retire(self, iteration: int) -> None:
+        """A committed iteration's nodes let go of their inputs, or the graph would keep every batch for ever."""
+        with self._news:
+            for node in [node for node in self._done if node.iteration <= iteration]:
+                node.inputs = {}
+                node.columns = {}
+            self._done = [node for node in self._done if node.iteration > iteration]
 
     def unseen_failures(self) -> list[Node]:
         """Failed nodes whose error nobody has read yet."""
@@ -328,6 +345,7 @@ class Engine:
     def _finish(self, node: Node, state: NodeState, *, error: BaseException | None = None) -> None:
         node.state, node.error = state, error
         self.active.pop(node.id, None)
+        self._done.append(node)
         if state is not NodeState.DONE:
             self._failed.append(node)
             self._tell(state.value, node, message=str(error))

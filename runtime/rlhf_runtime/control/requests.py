@@ -9,11 +9,13 @@ from rlhf_runtime.control.graph import ColumnPiece, ColumnRef, Node, Shard
 from rlhf_runtime.control.processes import RoleGroup, WorkerSeat
 from rlhf_runtime.control.settings import EngineSettings
 from rlhf_runtime.errors import DataError, StepError
-from rlhf_runtime.messages import Assignment, CallRequest, Piece
+from rlhf_runtime.messages import SNAPSHOT, Assignment, CallRequest, Piece
 from rlhf_runtime.resilience.state_store import StateStore
 from rlhf_runtime.resilience.update_log import unpack_bytes
 from rlhf_runtime.wire import Packed
 from rlhf_runtime.worker import CallInfo, Dispatch, Effect, MethodSpec, method_spec
+
+_SNAPSHOT_SPEC = MethodSpec(dispatch=Dispatch.ONE_TO_ALL, effect=Effect.READ)
 
 
 def spec_of(groups: Mapping[str, RoleGroup], role: str, method: str) -> MethodSpec:
@@ -26,7 +28,7 @@ def spec_of(groups: Mapping[str, RoleGroup], role: str, method: str) -> MethodSp
     if role not in groups:
         have = ", ".join(f'"{name}"' for name in groups) or "none"
         raise ValueError(f'role "{role}" must be registered before a step can name it; registered: {have}')
-    return method_spec(groups[role].cls, method)
+    return _SNAPSHOT_SPEC if method == SNAPSHOT else method_spec(groups[role].cls, method)
 
 
 def assignment(seat: WorkerSeat, settings: EngineSettings) -> Assignment:

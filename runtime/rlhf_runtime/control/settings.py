@@ -14,7 +14,7 @@ class EngineSettings:
         job: Name of the job.
         seed: The job's seed; every random number of the run comes from it.
         epoch: Of this controller: a newer one has a higher number, and workers refuse the calls of older ones.
-        state_location: Where updates and snapshots are kept; None: a role that dies after an update cannot be restored.
+        state_location: Where updates and snapshots are kept; None: in a temporary folder.
         restore_versions: The committed state version of each role, when a run is resumed.
         lag: How many iterations' writes a read need not wait for (0: synchronous).
         spares: How many blank processes are kept ready.

@@ -1,0 +1,172 @@
+"""Runs an algorithm's iterations, one commit after another.
+
+    declare iteration i ─► (lag L) wait for iteration i - L ─► commit it ─► snapshot when due ─► ...
+
+A commit says which version of each role's state belongs to which finished iteration. Whatever happens afterwards, a
+run resumes there: roles restore that version from their newest snapshot and the updates logged since, and since all
+random numbers are counted, not drawn, the iterations that follow give the numbers of an uninterrupted run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rlhf_runtime.control.channels import DataChannel
+from rlhf_runtime.control.controller import Controller
+from rlhf_runtime.errors import StepError
+from rlhf_runtime.resilience.checkpoint import Commit, CommitLog
+from rlhf_runtime.resilience.state_store import StateStore
+
+COMMITS_KEPT = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepRecord:
+    """One finished iteration. `step` counts from 1; an evaluation before the first step has step 0."""
+
+    step: int
+    seconds: float = 0.0
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    evaluation: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopSettings:
+    """How far and how often.
+
+    Attributes:
+        total_steps: Iterations of the whole run.
+        epoch: Of this controller.
+        snapshot_every: Iterations between snapshots.
+        keep: Snapshots kept.
+        evaluate_every: Iterations between evaluations; 0: only before the first step and after the last.
+        lag: How many iterations may be unfinished when the next is declared.
+    """
+
+    total_steps: int
+    epoch: int = 1
+    snapshot_every: int = 10
+    keep: int = 3
+    evaluate_every: int = 0
+    lag: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class _Declared:
+    iteration: int
+    began: float
+    metrics: Mapping[str, Any]
+    evaluation: Mapping[str, Any]
+
+
+class TrainingLoop:
+    """Drives a controller from its last commit to the end.
+
+    Args:
+        controller: Its `_build_dag` declares an iteration; its roles are registered.
+        store: Where commits are kept.
+        settings: How far and how often.
+        start: The commit to go on from; None: the beginning.
+        on_step: Called with each finished iteration, after its commit.
+    """
+
+    def __init__(
+        self,
+        controller: Controller,
+        store: StateStore,
+        settings: LoopSettings,
+        *,
+        start: Commit | None = None,
+        on_step: Callable[[StepRecord], None] = lambda record: None,
+    ) -> None:
+        self._controller = controller
+        self._store = store
+        self._commits = CommitLog(store)
+        self._settings = settings
+        self._on_step = on_step
+        self._next = start.iteration + 1 if start is not None else 0
+
+    def run(self) -> None:
+        """Run to the end.
+
+        Raises:
+            StepError: A step failed for good; everything before its iteration is committed.
+            EpochFencedError: A newer controller has taken over the run.
+        """
+        declared: deque[_Declared] = deque()
+        for iteration in range(self._next, self._settings.total_steps):
+            declared.append(self._declare(iteration))
+            if len(declared) > self._settings.lag:
+                self._settle(declared.popleft())
+        while declared:
+            self._settle(declared.popleft())
+        self._evaluate_at_end()
+
+    def _declare(self, iteration: int) -> _Declared:
+        controller, settings = self._controller, self._settings
+        began = controller.engine.backend.now()
+        controller.begin_iteration(iteration)
+        if iteration > 0 and iteration % settings.snapshot_every == 0:
+            controller.snapshot(keep=settings.keep)
+        due = iteration == 0 or (settings.evaluate_every and iteration % settings.evaluate_every == 0)
+        evaluation = controller.build_evaluation() if due else {}
+        return _Declared(iteration=iteration, began=began, metrics=controller.build_dag(), evaluation=evaluation)
+
+    def _settle(self, declared: _Declared) -> None:
+        """Wait for an iteration, commit it, tell of it."""
+        controller = self._controller
+        controller.finish(declared.iteration)
+        evaluation = _numbers(declared.evaluation)
+        metrics = _numbers(declared.metrics)
+        if bad := [name for name, value in metrics.items() if not math.isfinite(value)]:
+            raise StepError(
+                f'step {declared.iteration}: the metric "{bad[0]}" is {metrics[bad[0]]}; '
+                "the steps before it are committed"
+            )
+        self._commits.commit(
+            Commit(
+                iteration=declared.iteration,
+                epoch=self._settings.epoch,
+                versions={name: group.version for name, group in controller.engine.groups.items()},
+                metrics=metrics,
+            )
+        )
+        self._commits.prune(COMMITS_KEPT)
+        controller.engine.retire(declared.iteration)
+        if evaluation:
+            self._on_step(StepRecord(step=declared.iteration, evaluation=evaluation))
+        seconds = controller.engine.backend.now() - declared.began
+        self._on_step(StepRecord(step=declared.iteration + 1, seconds=seconds, metrics=metrics))
+
+    def _evaluate_at_end(self) -> None:
+        total = self._settings.total_steps
+        self._controller.begin_iteration(total)
+        self._controller.snapshot(keep=self._settings.keep)
+        evaluation = self._controller.build_evaluation()
+        self._controller.finish(total)
+        if evaluation:
+            self._on_step(StepRecord(step=total, evaluation=_numbers(evaluation)))
+
+
+def _numbers(channels: Mapping[str, Any]) -> dict[str, float]:
+    """Read metrics: a number, the mean of several ranks' numbers, or a mapping of such."""
+    flat: dict[str, float] = {}
+    for name, channel in channels.items():
+        value = channel.get() if isinstance(channel, DataChannel) else channel
+        if isinstance(value, Mapping):
+            flat |= {f"{name}/{key}": float(item) for key, item in value.items()}
+        elif isinstance(value, list):
+            flat |= _mean_of(name, value)
+        else:
+            flat[name] = float(value)
+    return flat
+
+
+def _mean_of(name: str, values: list[Any]) -> dict[str, float]:
+    if values and isinstance(values[0], Mapping):
+        return {f"{name}/{key}": sum(float(v[key]) for v in values) / len(values) for key in values[0]}
+    return {name: sum(map(float, values)) / max(1, len(values))}
