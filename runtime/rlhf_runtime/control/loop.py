@@ -158,7 +158,7 @@ def _numbers(channels: Mapping[str, Any]) -> dict[str, float]:
     for name, channel in channels.items():
         value = channel.get() if isinstance(channel, DataChannel) else channel
         if isinstance(value, Mapping):
-            flat |= {f"{name}/{key}": float(item) for key, item in value.items()}
+            flat |= {_joined(name, key): float(item) for key, item in value.items()}
         elif isinstance(value, list):
             flat |= _mean_of(name, value)
         else:
@@ -168,5 +168,9 @@ def _numbers(channels: Mapping[str, Any]) -> dict[str, float]:
 
 def _mean_of(name: str, values: list[Any]) -> dict[str, float]:
     if values and isinstance(values[0], Mapping):
-        return {f"{name}/{key}": sum(float(v[key]) for v in values) / len(values) for key in values[0]}
+        return {_joined(name, key): sum(float(v[key]) for v in values) / len(values) for key in values[0]}
     return {name: sum(map(float, values)) / max(1, len(values))}
+
+
+def _joined(name: str, key: str) -> str:
+    return f"{name}/{key}" if name else key

@@ -1,0 +1,107 @@
+"""What PPO and GRPO share: which prompts come next, and the steps around generation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rlhf_runtime.algorithms.counter_rng import DATA_STREAM, StepSeed, permutation
+from rlhf_runtime.control.channels import Channels, DataChannel
+from rlhf_runtime.control.controller import Controller
+from rlhf_runtime.tasks.base import Task
+
+SEQUENCE = ("prompt_ids", "prompt_mask", "responses", "response_mask")
+SAMPLES = (*SEQUENCE, "log_probs", "texts", "policy_version")
+
+Inputs = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowSettings:
+    """What the control flow itself must know.
+
+    Attributes:
+        prompts_per_step: B.
+        samples_per_prompt: n; a step has B * n samples.
+        seed: Of the order of prompts.
+        actor: Name of the role that generates and learns.
+        critic: Name of the role that gives values, if there is one.
+        reference: Name of the frozen role, if there is one.
+        rewards: Names of the roles that score; their scores are added.
+    """
+
+    prompts_per_step: int
+    samples_per_prompt: int = 1
+    seed: int = 0
+    actor: str = "actor"
+    critic: str | None = None
+    reference: str | None = None
+    rewards: tuple[str, ...] = ("reward",)
+
+
+class OnPolicyController(Controller):
+    """Base of the algorithms that learn from their own samples."""
+
+    task: Task
+    flow: FlowSettings
+
+    def configure(self, *, task: Task, flow: FlowSettings, parameters: Mapping[str, Any]) -> None:
+        """Set the data and the settings; called once before the first iteration.
+
+        Args:
+            task: Prompts and answers.
+            flow: Batch sizes and role names.
+            parameters: The manifest's `algorithm.custom.parameters`, for subclasses.
+        """
+        self.task = task
+        self.flow = flow
+        self.parameters = parameters
+
+    def generate(self) -> Channels:
+        """The step that samples responses to this iteration's prompts."""
+        prompts = [self.task.train_prompts[row] for row in self.rows()]
+        return self.step(role=self.flow.actor, method="generate", inputs={"prompts": prompts}, outputs=SAMPLES)
+
+    def scores(self, samples: Channels) -> dict[str, DataChannel]:
+        """The steps that score the samples, one per reward role: `scores`, or `scores/ROLE` where there are several."""
+        answers = [self.task.train_answers[row] for row in self.rows() for _ in range(self.flow.samples_per_prompt)]
+        inputs = sequences(samples) | {"texts": samples["texts"], "answers": answers}
+        channels = {}
+        for role in self.flow.rewards:
+            name = "scores" if len(self.flow.rewards) == 1 else f"scores/{role}"
+            scored = self.step(role=role, method="compute_scores", inputs=inputs, outputs=["scores"])
+            channels[name] = scored["scores"]
+        return channels
+
+    def reference_log_probs(self, samples: Channels) -> dict[str, DataChannel]:
+        """The step that asks the reference, where there is one: `ref_log_probs`."""
+        if self.flow.reference is None:
+            return {}
+        asked = self.step(
+            role=self.flow.reference, method="compute_log_probs", inputs=sequences(samples), outputs=["ref_log_probs"]
+        )
+        return dict(asked)
+
+    def rows(self) -> Sequence[int]:
+        """Which training prompts this iteration takes: shuffled epochs, a pure function of seed and iteration."""
+        count, batch = len(self.task.train_prompts), self.flow.prompts_per_step
+        places = range(self.iteration * batch, (self.iteration + 1) * batch)
+        orders = {
+            epoch: permutation(count, seed=StepSeed(job=self.flow.seed, step=0), stream=DATA_STREAM, epoch=epoch)
+            for epoch in {place // count for place in places}
+        }
+        return [int(orders[place // count][place % count]) for place in places]
+
+    def _build_evaluation(self) -> Mapping[str, Any]:
+        """Greedy answers to the held-out problems, counted right when equal to the letter."""
+        if not self.task.heldout_prompts:
+            return {}
+        inputs = {"prompts": list(self.task.heldout_prompts), "answers": list(self.task.heldout_answers)}
+        tried = self.step(role=self.flow.actor, method="evaluate", inputs=inputs, outputs=["accuracy"])
+        return {"heldout_accuracy": tried["accuracy"]}
+
+
+def sequences(samples: Channels) -> Inputs:
+    """Prompts and responses alone: all that a role needs to run its model over them."""
+    return {name: samples[name] for name in SEQUENCE}

@@ -1,0 +1,228 @@
+"""The actor: generates, judges advantages, learns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rlhf_runtime.algorithms.advantages import (
+    gae,
+    group_normalized_advantages,
+    kl_penalized_rewards,
+    masked_mean,
+    whiten,
+)
+from rlhf_runtime.algorithms.counter_rng import StepSeed
+from rlhf_runtime.data_proto import DataProto
+from rlhf_runtime.engines.rollout import make_rollout_engine
+from rlhf_runtime.engines.rollout.base import SamplingConfig
+from rlhf_runtime.engines.training import ActorUpdateConfig, OptimizerConfig, actor_update, make_optimizer
+from rlhf_runtime.models.loading import load_causal_lm, load_tokenizer, no_progress_bars
+from rlhf_runtime.tasks.base import exact_match
+from rlhf_runtime.worker import Dispatch, Effect, Worker, register
+from rlhf_runtime.workers.prompts import encode_prompts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerationSettings:
+    """How responses are drawn in training; evaluation is greedy."""
+
+    max_new_tokens: int
+    temperature: float = 1.0
+    samples_per_prompt: int = 1
+    engine: str = "cached"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdvantageSettings:
+    """How rewards become advantages.
+
+    Attributes:
+        group_size: Responses per prompt that are judged against each other (GRPO); 0: GAE with a critic (PPO).
+        gamma: Discount of GAE.
+        gae_lambda: Lambda of GAE.
+        kl_coefficient: Of the per-token penalty in the rewards (PPO).
+        whiten: Whether GAE's advantages get mean 0 and variance 1.
+    """
+
+    group_size: int = 0
+    gamma: float = 1.0
+    gae_lambda: float = 0.95
+    kl_coefficient: float = 0.0
+    whiten: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActorSettings:
+    """Everything that an `ActorWorker` is told."""
+
+    generation: GenerationSettings
+    optimizer: OptimizerConfig
+    update: ActorUpdateConfig = field(default_factory=ActorUpdateConfig)
+    advantages: AdvantageSettings = field(default_factory=AdvantageSettings)
+
+
+class ActorWorker(Worker):
+    """A policy on a Hugging Face causal language model.
+
+    Args:
+        model: A folder or a Hugging Face id.
+        settings: Generation, optimizer and update.
+        model_field: The manifest's field that named the model, for messages.
+    """
+
+    def __init__(self, model: str, settings: ActorSettings, model_field: str = "spec.model") -> None:
+        self._settings = settings
+        self._tokenizer = load_tokenizer(model, field=model_field)
+        self._model = load_causal_lm(model, field=model_field)
+        self._optimizer = make_optimizer(self._model, settings.optimizer)
+        self._rollout = make_rollout_engine(settings.generation.engine, self._model)
+
+    @register(effect=Effect.READ, durable=True)
+    def generate(self, prompts: list[str]) -> dict[str, Any]:
+        """Sample responses.
+
+        Args:
+            prompts: B texts.
+
+        Returns:
+            With n samples per prompt, N = B * n rows, the samples of one prompt next to each other: `prompt_ids` and
+            `prompt_mask` (N, P), `responses`, `response_mask` and `log_probs` (N, T), `texts` (N strings), and
+            `policy_version` (N,): which version of the weights made each sample.
+
+        Raises:
+            ValueError: A prompt is longer than the model takes.
+        """
+        n = self._settings.generation.samples_per_prompt
+        first = self.context.call.row_offset * n
+        return self._generate(prompts, n=n, sample_ids=torch.arange(first, first + len(prompts) * n), greedy=False)
+
+    @register(effect=Effect.READ)
+    def evaluate(self, prompts: list[str], answers: list[str]) -> dict[str, Any]:
+        """The share of greedy responses that are the answer, letter by letter.
+
+        Args:
+            prompts: B held-out texts.
+            answers: B texts.
+
+        Returns:
+            `accuracy`: between 0 and 1.
+        """
+        texts = self._generate(prompts, n=1, sample_ids=None, greedy=True)["texts"]
+        right = sum(exact_match(text, answer) for text, answer in zip(texts, answers, strict=True))
+        return {"accuracy": right / len(prompts)}
+
+    @register(effect=Effect.READ)
+    def compute_log_probs(self, data: DataProto) -> dict[str, Tensor]:
+        """Log-probs (N, T) of given responses under the present weights."""
+        from rlhf_runtime.engines.logprobs import compute_log_probs
+
+        return {"log_probs": compute_log_probs(self._model, data.batch)}
+
+    @register(effect=Effect.NONE, dispatch=Dispatch.RANK_ZERO, durable=True)
+    def compute_advantages(self, data: DataProto) -> dict[str, Any]:
+        """Advantages of a whole batch; touches no weights.
+
+        Args:
+            data: `response_mask`, `log_probs`, and `scores` or several `scores/ROLE` that are added; `ref_log_probs`
+                where a KL coefficient is set; `values` with a critic.
+
+        Returns:
+            `advantages` (N, T), with a critic also `returns` (N, T), and `metrics`.
+        """
+        batch, settings = data.batch, self._settings.advantages
+        mask = batch["response_mask"]
+        by_role = {name: batch[name].float() for name in sorted(batch) if name.startswith("scores")}
+        scores = torch.stack(list(by_role.values())).sum(dim=0)
+        metrics = {"reward": float(scores.mean()), "tokens": float(mask.sum())}
+        if len(by_role) > 1:
+            metrics |= {f"reward/{name.removeprefix('scores/')}": float(each.mean()) for name, each in by_role.items()}
+        if "ref_log_probs" in batch:
+            metrics["kl"] = float(masked_mean(batch["log_probs"] - batch["ref_log_probs"], mask))
+        if settings.group_size:
+            advantages = group_normalized_advantages(scores, response_mask=mask, group_size=settings.group_size)
+            return {"advantages": advantages, "metrics": metrics}
+        rewards = kl_penalized_rewards(
+            scores,
+            log_probs=batch["log_probs"],
+            ref_log_probs=batch.get("ref_log_probs", batch["log_probs"]),
+            response_mask=mask,
+            kl_coefficient=settings.kl_coefficient,
+        )
+        advantages, returns = gae(
+            rewards, values=batch["values"], response_mask=mask, gamma=settings.gamma, lam=settings.gae_lambda
+        )
+        if settings.whiten:
+            advantages = whiten(advantages, mask)
+        return {"advantages": advantages, "returns": returns, "metrics": metrics}
+
+    @register(effect=Effect.WRITE, dispatch=Dispatch.ONE_TO_ALL)
+    def update(self, data: DataProto) -> dict[str, Any]:
+        """One policy update: epochs of shuffled minibatches of the clipped surrogate.
+
+        Args:
+            data: What `generate` and `compute_advantages` gave; `ref_log_probs` where the loss has a KL term.
+
+        Returns:
+            `metrics`: means over the optimizer steps.
+        """
+        seed = StepSeed(job=self.context.seed, step=self.context.call.iteration)
+        metrics = actor_update(self._model, self._optimizer, data.batch, config=self._settings.update, seed=seed)
+        self._rollout.refresh()
+        return {"metrics": metrics}
+
+    @register(effect=Effect.READ, dispatch=Dispatch.RANK_ZERO)
+    def export(self, folder: str) -> dict[str, Any]:
+        """Write model and tokenizer so that `transformers` loads them."""
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        model: Any = self._model
+        with no_progress_bars():
+            model.save_pretrained(folder)
+            self._tokenizer.save_pretrained(folder)
+        return {"folder": folder}
+
+    def state_dict(self) -> Mapping[str, Any]:
+        """Weights and optimizer."""
+        return {"model": self._model.state_dict(), "optimizer": self._optimizer.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take back what `state_dict` gave."""
+        self._model.load_state_dict(state["model"])
+        self._optimizer.load_state_dict(dict(state["optimizer"]))
+        self._rollout.refresh()
+
+    def _generate(self, prompts: list[str], *, n: int, sample_ids: Tensor | None, greedy: bool) -> dict[str, Any]:
+        settings = self._settings.generation
+        ids, mask = encode_prompts(self._tokenizer, prompts, model=self._model, room_for=settings.max_new_tokens)
+        result = self._rollout.generate(
+            ids,
+            prompt_mask=mask,
+            sampling=SamplingConfig(
+                max_new_tokens=settings.max_new_tokens,
+                eos_token_id=self._tokenizer.eos_token_id,
+                pad_token_id=self._tokenizer.pad_token_id,
+                samples_per_prompt=n,
+                temperature=settings.temperature,
+                greedy=greedy,
+            ),
+            seed=StepSeed(job=self.context.seed, step=self.context.call.iteration),
+            sample_ids=sample_ids,
+        )
+        texts = self._tokenizer.batch_decode(
+            [row[kept.bool()] for row, kept in zip(result.responses, result.response_mask, strict=True)],
+            skip_special_tokens=True,
+        )
+        return {
+            "prompt_ids": ids.repeat_interleave(n, dim=0),
+            "prompt_mask": mask.repeat_interleave(n, dim=0),
+            "responses": result.responses,
+            "response_mask": result.response_mask,
+            "log_probs": result.log_probs,
+            "texts": list(texts),
+            "policy_version": torch.full((len(texts),), self.context.version),
+        }

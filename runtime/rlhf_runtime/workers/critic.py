@@ -1,0 +1,60 @@
+"""The critic: values of the states before each response token, learned from the returns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from rlhf_runtime.algorithms.counter_rng import StepSeed
+from rlhf_runtime.data_proto import DataProto
+from rlhf_runtime.engines.scalar_outputs import compute_values
+from rlhf_runtime.engines.training import CriticUpdateConfig, OptimizerConfig, critic_update, make_optimizer
+from rlhf_runtime.models.loading import load_scalar_model
+from rlhf_runtime.worker import Dispatch, Effect, Worker, register
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CriticSettings:
+    """Everything that a `CriticWorker` is told."""
+
+    optimizer: OptimizerConfig
+    update: CriticUpdateConfig = field(default_factory=CriticUpdateConfig)
+
+
+class CriticWorker(Worker):
+    """A transformer body with a value head that starts at zero.
+
+    Args:
+        model: A folder or a Hugging Face id; a causal language model's body is taken.
+        settings: Optimizer and update.
+        model_field: The manifest's field that named the model, for messages.
+    """
+
+    def __init__(self, model: str, settings: CriticSettings, model_field: str = "spec.model") -> None:
+        self._settings = settings
+        self._model = load_scalar_model(model, field=model_field)
+        self._optimizer = make_optimizer(self._model, settings.optimizer)
+
+    @register(effect=Effect.READ, durable=True)
+    def compute_values(self, data: DataProto) -> dict[str, Tensor]:
+        """Values (N, T) of prompts (N, P) and responses (N, T)."""
+        return {"values": compute_values(self._model, data.batch)}
+
+    @register(effect=Effect.WRITE, dispatch=Dispatch.ONE_TO_ALL)
+    def update(self, data: DataProto) -> dict[str, Any]:
+        """One value update; `data` has prompts, responses, `values` and `returns`. Gives `metrics`."""
+        seed = StepSeed(job=self.context.seed, step=self.context.call.iteration)
+        metrics = critic_update(self._model, self._optimizer, data.batch, config=self._settings.update, seed=seed)
+        return {"metrics": metrics}
+
+    def state_dict(self) -> Mapping[str, Any]:
+        """Weights and optimizer."""
+        return {"model": self._model.state_dict(), "optimizer": self._optimizer.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take back what `state_dict` gave."""
+        self._model.load_state_dict(state["model"])
+        self._optimizer.load_state_dict(dict(state["optimizer"]))

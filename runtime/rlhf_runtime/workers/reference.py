@@ -1,0 +1,27 @@
+"""The reference: the frozen policy that the actor must not stray from."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from rlhf_runtime.data_proto import DataProto
+from rlhf_runtime.engines.logprobs import compute_log_probs
+from rlhf_runtime.models.loading import load_causal_lm
+from rlhf_runtime.worker import Effect, Worker, register
+
+
+class ReferenceWorker(Worker):
+    """A causal language model that never changes.
+
+    Args:
+        model: A folder or a Hugging Face id.
+        model_field: The manifest's field that named the model, for messages.
+    """
+
+    def __init__(self, model: str, model_field: str = "spec.model") -> None:
+        self._model = load_causal_lm(model, field=model_field)
+
+    @register(effect=Effect.READ)
+    def compute_log_probs(self, data: DataProto) -> dict[str, Tensor]:
+        """Log-probs (N, T) of responses (N, T) after prompts (N, P), as `ref_log_probs`."""
+        return {"ref_log_probs": compute_log_probs(self._model, data.batch)}

@@ -1,0 +1,45 @@
+"""The reward model: one learned number for a whole response."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from rlhf_runtime.data_proto import DataProto
+from rlhf_runtime.engines.scalar_outputs import compute_scores
+from rlhf_runtime.models.loading import load_reward_model
+from rlhf_runtime.worker import Effect, Worker, register
+
+MISSING_END_SCORE = -2.0
+
+
+class RewardWorker(Worker):
+    """A transformer with a trained scalar head.
+
+    Args:
+        model: A folder with a trained head.
+        eos_token_id: Ends a response; one without it was cut off and gets `missing_end_score`.
+        missing_end_score: See there; scores are normalized to about mean 0 and variance 1.
+        model_field: The manifest's field that named the model, for messages.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        eos_token_id: int | None = None,
+        missing_end_score: float = MISSING_END_SCORE,
+        model_field: str = "spec.model",
+    ) -> None:
+        self._model = load_reward_model(model, field=model_field)
+        self._eos_token_id = eos_token_id
+        self._missing_end_score = missing_end_score
+
+    @register(effect=Effect.READ)
+    def compute_scores(self, data: DataProto) -> dict[str, Tensor]:
+        """Scores (N,) of responses (N, T) after prompts (N, P)."""
+        scores = compute_scores(
+            self._model,
+            data.batch,
+            eos_token_id=self._eos_token_id,
+            missing_eos_score=self._missing_end_score,
+        )
+        return {"scores": scores}
