@@ -18,7 +18,11 @@ MAX_CHARACTERS = 1_500_000
 MAX_NODES = 100_000
 MAX_DEPTH = 64
 _TAG = "tag:yaml.org,2002:"
-_SCALARS = tuple(_TAG + name for name in ("str", "int", "float", "bool", "null"))
+_TAGS: dict[type[yaml.Node], tuple[str, ...]] = {
+    yaml.ScalarNode: tuple(_TAG + name for name in ("str", "int", "float", "bool", "null")),
+    yaml.SequenceNode: (_TAG + "seq",),
+    yaml.MappingNode: (_TAG + "map",),
+}
 _WHOLE = 2**53
 
 
@@ -93,12 +97,12 @@ class _Builder:
         self.nodes += 1
         if self.nodes > MAX_NODES or len(path) > MAX_DEPTH:
             raise DocumentError("is nested too deeply or too large for a manifest", line=line)
+        if node.tag not in _TAGS[type(node)]:
+            raise DocumentError(f'must not use the YAML tag "{node.tag}"', line=line, path=path)
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, path)
         if isinstance(node, yaml.SequenceNode):
             return [self.build(item, (*path, index)) for index, item in enumerate(node.value)]
-        if node.tag not in _SCALARS:
-            raise DocumentError(f'must not use the YAML tag "{node.tag}"', line=line, path=path)
         try:
             value = self.loader.construct_object(node)
         except (ValueError, KeyError) as error:  # an explicit tag that does not fit, `!!int x`

@@ -185,5 +185,8 @@ class Algorithm(ApiModel):
     @property
     def needs_reference(self) -> bool:
         """Whether the algorithm compares the actor with a frozen reference."""
+        if self.name == AlgorithmName.CUSTOM:
+            return False
         parameters = self.parameters
-        return not isinstance(parameters, CustomAlgorithm) and parameters.kl_coefficient > 0
+        assert not isinstance(parameters, CustomAlgorithm)
+        return parameters.kl_coefficient > 0

@@ -159,8 +159,8 @@ LearningRate = Annotated[float, Field(ge=0, le=1)]
 
 Quantity = Annotated[
     str,
-    BeforeValidator(_quantity_text),
     Field(min_length=1, max_length=32, pattern=QUANTITY, json_schema_extra={"x-kubernetes-int-or-string": True}),
+    BeforeValidator(_quantity_text),
 ]
 """A Kubernetes quantity; a whole number in YAML is read as its text."""
 

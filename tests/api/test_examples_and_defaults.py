@@ -1,0 +1,93 @@
+from pathlib import Path
+
+import pytest
+from manifest_cases import CUSTOM, GRPO, PPO, Case
+
+from rlhf_api import types
+from rlhf_api.enums import AlgorithmName, RoleType, Schedule
+from rlhf_api.types import RLHFJob
+from rlhf_api.validation import load_job
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def example(name: str) -> RLHFJob:
+    path = EXAMPLES / f"{name}.yaml"
+    return load_job(path.read_text(encoding="utf-8"), source=str(path))
+
+
+def job(manifest: dict[str, object]) -> RLHFJob:
+    return load_job(Case(id="", base=manifest).text, source="job.yaml")
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_example_is_valid_and_named_after_its_file(path: Path) -> None:
+    assert example(path.stem).name == path.stem
+
+
+def test_the_ppo_example_is_short_and_has_a_pool_for_each_of_four_roles() -> None:
+    found = example("ppo-spelling")
+    assert [role.type for role in found.spec.roles] == ["Actor", "Critic", "Reward", "Reference"]
+    pools = [role.node_pool.node_selector["pool"] for role in found.spec.roles if role.node_pool]
+    assert len(set(pools)) == 4
+    assert len((EXAMPLES / "ppo-spelling.yaml").read_text(encoding="utf-8").splitlines()) < 45
+
+
+def test_the_grpo_example_scores_with_the_verifier_and_has_no_critic() -> None:
+    found = example("grpo-spelling")
+    assert [role.type for role in found.spec.roles] == ["Actor", "Rule", "Reference"]
+    assert found.spec.role("reward").worker.class_name == types.AUTO
+
+
+def test_ppo_defaults_are_those_that_learn() -> None:
+    assert job(PPO).spec.algorithm.parameters == types.PPO(
+        prompts_per_step=256,
+        epochs=2,
+        mini_batches=2,
+        actor_learning_rate=2e-4,
+        critic_learning_rate=1e-3,
+        clip_range=0.2,
+        value_clip_range=0.2,
+        gamma=1,
+        gae_lambda=0.95,
+        kl_coefficient=0.05,
+        entropy_coefficient=0,
+        whiten_advantages=True,
+        optimizer=types.Optimizer(beta1=0.9, beta2=0.95, weight_decay=0, max_grad_norm=1),
+    )
+
+
+def test_grpo_defaults_are_those_that_learn() -> None:
+    assert job(GRPO).spec.algorithm.parameters == types.GRPO(
+        prompts_per_step=64,
+        group_size=8,
+        epochs=1,
+        mini_batches=2,
+        actor_learning_rate=1e-4,
+        clip_range=0.2,
+        kl_coefficient=0.05,
+        entropy_coefficient=0,
+    )
+
+
+def test_parameters_of_a_custom_algorithm_are_its_own() -> None:
+    found = job(CUSTOM).spec.algorithm
+    assert found.name == AlgorithmName.CUSTOM
+    assert isinstance(found.parameters, types.CustomAlgorithm)
+    assert not found.needs_reference
+
+
+def test_a_job_that_says_nothing_else_runs_in_step_and_is_evaluated_at_both_ends() -> None:
+    spec = job(PPO).spec
+    assert spec.algorithm.schedule == Schedule.SYNCHRONOUS
+    assert spec.algorithm.evaluation.every_steps == 0
+    assert (spec.state.snapshot_every_steps, spec.state.keep) == (10, 3)
+    assert not spec.suspend
+
+
+def test_roles_are_found_by_name_and_type() -> None:
+    spec = job(PPO).spec
+    assert spec.role("critic").type == RoleType.CRITIC
+    assert [role.name for role in spec.roles_of(RoleType.ACTOR)] == ["actor"]
+    with pytest.raises(KeyError):
+        spec.role("nobody")
