@@ -318,7 +318,8 @@ def same_value(a: Any, b: Any) -> bool:
         a, b = a.detach().to(b.device), b.detach()
         if torch.equal(a, b) or a.numel() == 0:
             return True
-        bits = [t.contiguous().reshape(-1).view(torch.uint8) for t in (a, b)]
+        # `contiguous()` would not do: it leaves one row of a longer stride, which no other type can view.
+        bits = [t.clone(memory_format=torch.contiguous_format).view(-1).view(torch.uint8) for t in (a, b)]
         return torch.equal(bits[0], bits[1])
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
         return type(a) is type(b) and a.dtype == b.dtype and np.array_equal(a, b)
