@@ -15,7 +15,7 @@ import yaml
 from rlhf_api.errors import UNSET, FieldError, Path
 
 MAX_CHARACTERS = 1_500_000
-MAX_NODES = 100_000
+MAX_NODES = 20_000
 MAX_DEPTH = 64
 _TAG = "tag:yaml.org,2002:"
 _TAGS: dict[type[yaml.Node], tuple[str, ...]] = {

@@ -19,7 +19,7 @@ from pydantic_core import ErrorDetails
 from rlhf_api.document import Document
 from rlhf_api.errors import FieldError, Path
 from rlhf_api.types import RLHFJob
-from rlhf_api.types.base import PATTERN_HINTS
+from rlhf_api.types.scalars import PATTERN_HINTS
 
 _MOST_FIELDS_LISTED = 12
 

@@ -91,3 +91,39 @@ def test_roles_are_found_by_name_and_type() -> None:
     assert [role.name for role in spec.roles_of(RoleType.ACTOR)] == ["actor"]
     with pytest.raises(KeyError):
         spec.role("nobody")
+
+
+def test_an_object_is_read_as_the_api_server_gives_it() -> None:
+    found = RLHFJob.model_validate(
+        PPO
+        | {
+            "metadata": {
+                "name": "job",
+                "namespace": "team",
+                "uid": "6f1d",
+                "resourceVersion": "12",
+                "generation": 3,
+                "creationTimestamp": "2026-01-01T00:00:00Z",
+                "managedFields": [{"manager": "kubectl", "operation": "Apply", "fieldsV1": {"f:spec": {}}}],
+            },
+            "status": {
+                "summary": "Training",
+                "rolesReady": "4/4",
+                "conditions": [
+                    {
+                        "type": "Running",
+                        "status": "True",
+                        "reason": "Training",
+                        "message": "step 12 of 40",
+                        "lastTransitionTime": "2026-01-01T00:00:00Z",
+                    }
+                ],
+                "roles": [{"name": "critic", "restarts": 1, "lastFailure": {"reason": "HostOutOfMemory"}}],
+                "progress": {"step": 12, "totalSteps": 40, "reward": "0.81"},
+            },
+        }
+    )
+    assert found.metadata.generation == 3
+    assert found.status is not None
+    assert found.status.progress is not None
+    assert found.status.progress.step == 12

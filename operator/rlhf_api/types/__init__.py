@@ -10,6 +10,7 @@ from rlhf_api.types.algorithm import (
     Optimizer,
 )
 from rlhf_api.types.base import ApiModel, Rule
+from rlhf_api.types.container import Image
 from rlhf_api.types.job import ObjectMeta, RLHFJob, RLHFJobSpec
 from rlhf_api.types.model import (
     BuiltinModel,
@@ -20,16 +21,9 @@ from rlhf_api.types.model import (
     Model,
     ProceduralData,
 )
-from rlhf_api.types.pod import Accelerators, Image, NodePool, PodOverlay, Resources
-from rlhf_api.types.roles import (
-    AUTO,
-    Backoff,
-    EngineSpec,
-    RestartPolicy,
-    RestartRule,
-    Role,
-    WorkerSpec,
-)
+from rlhf_api.types.pod import Accelerators, NodePool, PodOverlay, Resources
+from rlhf_api.types.restart import Backoff, RestartPolicy, RestartRule
+from rlhf_api.types.roles import AUTO, EngineSpec, Role, WorkerSpec
 from rlhf_api.types.state import Controller, Head, State, StateLocation
 from rlhf_api.types.status import Condition, Failure, Progress, RLHFJobStatus, RoleStatus
 

@@ -8,7 +8,8 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from rlhf_api.enums import AlgorithmName, Schedule
-from rlhf_api.types.base import IMPORT_PATH, ApiModel, LearningRate, Parameters, Rule
+from rlhf_api.types.base import ApiModel, Rule
+from rlhf_api.types.scalars import IMPORT_PATH, LearningRate, Parameters
 
 MAX_STEPS = 999_999
 

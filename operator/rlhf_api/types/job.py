@@ -10,10 +10,11 @@ from rlhf_api.enums import AlgorithmName, RoleType
 from rlhf_api.errors import Path
 from rlhf_api.names import DNS_1035_PATTERN, MAX_JOB_AND_ROLE_NAME_LENGTH, MAX_JOB_NAME_LENGTH
 from rlhf_api.types.algorithm import Algorithm
-from rlhf_api.types.base import ApiModel, PositiveSeconds, Rule, Seconds, Text, list_map
+from rlhf_api.types.base import ApiModel, Rule, list_map
+from rlhf_api.types.container import CacheVolume, Env, EnvFromList, Image, Volumes
 from rlhf_api.types.model import Data, Model
-from rlhf_api.types.pod import CacheVolume, Env, EnvFromList, Image, Volumes
 from rlhf_api.types.roles import Role
+from rlhf_api.types.scalars import PositiveSeconds, Seconds, Text
 from rlhf_api.types.state import Controller, Head, State
 from rlhf_api.types.status import RLHFJobStatus
 

@@ -5,16 +5,8 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from rlhf_api.enums import BuiltinModelName, FileFormat
-from rlhf_api.types.base import (
-    ATOMIC,
-    REPO_ID,
-    ApiModel,
-    Parameters,
-    Rule,
-    ShortText,
-    Text,
-    one_of,
-)
+from rlhf_api.types.base import ATOMIC, ApiModel, Rule, one_of
+from rlhf_api.types.scalars import REPO_ID, Parameters, ShortText, Text
 
 LocalPath = Annotated[str, Field(min_length=1, max_length=1024)]
 RepositoryId = Annotated[str, Field(min_length=1, max_length=193, pattern=REPO_ID)]

@@ -4,8 +4,10 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from rlhf_api.types.base import URI, ApiModel, ObjectName, RelativePath, Rule, ShortText, Text, one_of
-from rlhf_api.types.pod import Image, KeySelector, NodePool, PodOverlay, Resources
+from rlhf_api.types.base import ApiModel, Rule, one_of
+from rlhf_api.types.container import Image, KeySelector
+from rlhf_api.types.pod import NodePool, PodOverlay, Resources
+from rlhf_api.types.scalars import URI, ObjectName, RelativePath, ShortText, Text
 
 
 class StateClaim(ApiModel):

@@ -17,19 +17,9 @@ from rlhf_api.enums import (
     TrainingEngine,
 )
 from rlhf_api.types.algorithm import MAX_STEPS
-from rlhf_api.types.base import (
-    LIST_SET,
-    ApiModel,
-    Count,
-    Decimal,
-    LongText,
-    ObjectName,
-    Quantity,
-    Text,
-    Timestamp,
-    list_map,
-)
+from rlhf_api.types.base import LIST_SET, ApiModel, list_map
 from rlhf_api.types.roles import RoleName
+from rlhf_api.types.scalars import Count, Decimal, LongText, ObjectName, Quantity, Text, Timestamp
 
 Step = Annotated[int, Field(ge=0, le=MAX_STEPS)]
 Generation = Annotated[int, Field(ge=0, le=2**63 - 1)]
