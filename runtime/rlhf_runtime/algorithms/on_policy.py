@@ -46,18 +46,6 @@ class OnPolicyController(Controller):
     task: Task
     flow: FlowSettings
 
-    def configure(self, *, task: Task, flow: FlowSettings, parameters: Mapping[str, Any]) -> None:
-        """Set the data and the settings; called once before the first iteration.
-
-        Args:
-            task: Prompts and answers.
-            flow: Batch sizes and role names.
-            parameters: The manifest's `algorithm.custom.parameters`, for subclasses.
-        """
-        self.task = task
-        self.flow = flow
-        self.parameters = parameters
-
     def generate(self) -> Channels:
         """The step that samples responses to this iteration's prompts."""
         prompts = [self.task.train_prompts[row] for row in self.rows()]

@@ -69,6 +69,23 @@ class Controller:
             atexit.register(self._finish_at_exit)
         return self._engine
 
+    @property
+    def started(self) -> bool:
+        """Whether there is an engine yet."""
+        return self._engine is not None
+
+    def configure(self, *, task: Any, flow: Any, parameters: Mapping[str, Any]) -> None:
+        """Called once by `rlhf run` before the first iteration, with what the manifest says; keeps it.
+
+        Args:
+            task: Prompts and answers, a `rlhf_runtime.tasks.base.Task`.
+            flow: Batch sizes and role names, a `rlhf_runtime.algorithms.on_policy.FlowSettings`.
+            parameters: The manifest's `algorithm.custom.parameters`.
+        """
+        self.task = task
+        self.flow = flow
+        self.parameters = parameters
+
     def register_role(self, role: Role) -> Role:
         """Begin to start the role's workers; steps that name it wait until they are ready.
 

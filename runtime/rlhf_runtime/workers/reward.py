@@ -6,7 +6,7 @@ from torch import Tensor
 
 from rlhf_runtime.data_proto import DataProto
 from rlhf_runtime.engines.scalar_outputs import compute_scores
-from rlhf_runtime.models.loading import load_reward_model
+from rlhf_runtime.models.loading import load_reward_model, load_tokenizer
 from rlhf_runtime.worker import Effect, Worker, register
 
 MISSING_END_SCORE = -2.0
@@ -17,20 +17,20 @@ class RewardWorker(Worker):
 
     Args:
         model: A folder with a trained head.
-        eos_token_id: Ends a response; one without it was cut off and gets `missing_end_score`.
-        missing_end_score: See there; scores are normalized to about mean 0 and variance 1.
+        tokenizer: A folder or Hugging Face id; tells which token ends a response.
+        missing_end_score: Of a response that was cut off; scores are normalized to about mean 0 and variance 1.
         model_field: The manifest's field that named the model, for messages.
     """
 
     def __init__(
         self,
         model: str,
-        eos_token_id: int | None = None,
+        tokenizer: str,
         missing_end_score: float = MISSING_END_SCORE,
         model_field: str = "spec.model",
     ) -> None:
         self._model = load_reward_model(model, field=model_field)
-        self._eos_token_id = eos_token_id
+        self._eos_token_id = load_tokenizer(tokenizer).eos_token_id
         self._missing_end_score = missing_end_score
 
     @register(effect=Effect.READ)

@@ -1,0 +1,188 @@
+"""The manifest's roles as the runtime's: which worker class computes for each, and with which settings."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from rlhf_api.enums import AlgorithmName, RoleType, RolloutEngine, TrainingEngine
+from rlhf_api.quantity import parse_quantity
+from rlhf_api.types import RLHFJob
+from rlhf_api.types.algorithm import GRPO, PPO, Optimizer
+from rlhf_api.types.roles import AUTO
+from rlhf_api.types.roles import Role as RoleSpec
+from rlhf_runtime.algorithms.on_policy import FlowSettings
+from rlhf_runtime.engines.training import ActorUpdateConfig, CriticUpdateConfig, OptimizerConfig
+from rlhf_runtime.job.prepare import Prepared, UnsupportedError, model_source
+from rlhf_runtime.job.reporter import Reporter
+from rlhf_runtime.role import Role
+from rlhf_runtime.workers.actor import ActorSettings, AdvantageSettings, GenerationSettings
+from rlhf_runtime.workers.critic import CriticSettings
+
+_WORKERS = {
+    RoleType.ACTOR: "rlhf_runtime.workers.actor:ActorWorker",
+    RoleType.CRITIC: "rlhf_runtime.workers.critic:CriticWorker",
+    RoleType.REWARD: "rlhf_runtime.workers.reward:RewardWorker",
+    RoleType.REFERENCE: "rlhf_runtime.workers.reference:ReferenceWorker",
+    RoleType.RULE: "rlhf_runtime.workers.rule:RuleWorker",
+}
+_ENGINES = {
+    RolloutEngine.AUTO: "cached",
+    RolloutEngine.CACHED: "cached",
+    RolloutEngine.HUGGING_FACE: "transformers",
+}
+
+
+def make_roles(job: RLHFJob, prepared: Prepared, reporter: Reporter) -> list[Role]:
+    """The runtime's roles, in an order in which they can be registered.
+
+    Raises:
+        UnsupportedError: A role asks for something that this version does not do.
+        RlhfError: A role's own model cannot be had.
+    """
+    roles = []
+    for index, spec in enumerate(job.spec.roles):
+        field = f"spec.roles[{index}]"
+        _refuse_unsupported(spec, field)
+        policy = spec.restart_policy
+        roles.append(
+            Role(
+                name=spec.name,
+                role_type=spec.type.value,
+                worker_class=spec.worker.class_name if spec.worker.class_name != AUTO else _WORKERS[spec.type],
+                init_kwargs=_arguments(job, spec, prepared, reporter, field),
+                replicas=spec.replicas,
+                threads=threads_of(spec),
+                colocate_with=spec.colocate_with,
+                max_restarts=policy.max_restarts,
+                method_timeout=float(policy.method_timeout_seconds),
+                start_timeout=float(policy.start_timeout_seconds),
+            )
+        )
+    return sorted(roles, key=lambda role: role.colocate_with is not None)
+
+
+def flow_settings(job: RLHFJob) -> FlowSettings:
+    """What the control flow of PPO or GRPO must know; for a custom one the same, with one prompt per step."""
+    spec = job.spec
+
+    def names(*types: RoleType) -> tuple[str, ...]:
+        return tuple(role.name for kind in types for role in spec.roles_of(kind))
+
+    settings = hyperparameters(job)
+    return FlowSettings(
+        prompts_per_step=settings.prompts_per_step if settings else 1,
+        samples_per_prompt=settings.group_size if isinstance(settings, GRPO) else 1,
+        seed=spec.algorithm.seed,
+        actor=(names(RoleType.ACTOR) or ("actor",))[0],
+        critic=next(iter(names(RoleType.CRITIC)), None),
+        reference=next(iter(names(RoleType.REFERENCE)), None),
+        rewards=names(RoleType.REWARD, RoleType.RULE),
+    )
+
+
+def hyperparameters(job: RLHFJob) -> PPO | GRPO | None:
+    """The section of the algorithm that the job names; None for a custom one."""
+    algorithm = job.spec.algorithm
+    if algorithm.name is AlgorithmName.PPO:
+        return algorithm.ppo or PPO()
+    if algorithm.name is AlgorithmName.GRPO:
+        return algorithm.grpo or GRPO()
+    return algorithm.ppo or algorithm.grpo
+
+
+def threads_of(spec: RoleSpec) -> int:
+    """CPU threads of the role's process: its CPUs, whole ones, at least one."""
+    return max(1, math.floor(parse_quantity(spec.resources.cpu))) if spec.resources.cpu else 1
+
+
+def _arguments(job: RLHFJob, spec: RoleSpec, prepared: Prepared, reporter: Reporter, field: str) -> Mapping[str, Any]:
+    given: dict[str, Any] = dict(spec.worker.arguments)
+    if spec.type is RoleType.RULE:
+        if spec.worker.class_name != AUTO:
+            return given
+        function = spec.worker.function or prepared.task.scorer
+        return {"function": function, "arguments": given}
+    if spec.worker.class_name != AUTO:
+        return given
+    own = spec.model is not None
+    where = f"{field}.model" if own else "spec.model"
+    source = model_source(spec.model, prepared.task, reporter, field=where) if spec.model else prepared.policy
+    common = {"model": source, "model_field": where, **given}
+    if spec.type is RoleType.ACTOR:
+        return common | {"settings": actor_settings(job, spec)}
+    if spec.type is RoleType.CRITIC:
+        return common | {"settings": critic_settings(job)}
+    if spec.type is RoleType.REWARD:
+        trained = source if spec.model is not None and spec.model.builtin is None else prepared.reward_model()
+        return common | {"model": trained, "tokenizer": prepared.policy}
+    return common
+
+
+def actor_settings(job: RLHFJob, spec: RoleSpec) -> ActorSettings:
+    """The actor's settings from the manifest's hyperparameters."""
+    settings = hyperparameters(job) or PPO()
+    generation = job.spec.algorithm.generation
+    grouped = isinstance(settings, GRPO)
+    return ActorSettings(
+        generation=GenerationSettings(
+            max_new_tokens=generation.max_new_tokens,
+            temperature=generation.temperature,
+            samples_per_prompt=settings.group_size if isinstance(settings, GRPO) else 1,
+            engine=_ENGINES[spec.engine.rollout],
+        ),
+        optimizer=_optimizer(settings.optimizer, settings.actor_learning_rate),
+        update=ActorUpdateConfig(
+            epochs=settings.epochs,
+            minibatches=settings.mini_batches,
+            max_grad_norm=settings.optimizer.max_grad_norm,
+            clip_range=settings.clip_range,
+            kl_coefficient=settings.kl_coefficient if grouped else 0.0,
+            entropy_coefficient=settings.entropy_coefficient,
+        ),
+        advantages=_advantages(settings),
+    )
+
+
+def critic_settings(job: RLHFJob) -> CriticSettings:
+    """The critic's settings from PPO's hyperparameters."""
+    ppo = job.spec.algorithm.ppo or PPO()
+    return CriticSettings(
+        optimizer=_optimizer(ppo.optimizer, ppo.critic_learning_rate),
+        update=CriticUpdateConfig(
+            epochs=ppo.epochs,
+            minibatches=ppo.mini_batches,
+            max_grad_norm=ppo.optimizer.max_grad_norm,
+            clip_range=ppo.value_clip_range,
+        ),
+    )
+
+
+def _advantages(settings: PPO | GRPO) -> AdvantageSettings:
+    if isinstance(settings, GRPO):
+        return AdvantageSettings(group_size=settings.group_size)
+    return AdvantageSettings(
+        gamma=settings.gamma,
+        gae_lambda=settings.gae_lambda,
+        kl_coefficient=settings.kl_coefficient,
+        whiten=settings.whiten_advantages,
+    )
+
+
+def _optimizer(spec: Optimizer, learning_rate: float) -> OptimizerConfig:
+    return OptimizerConfig(learning_rate=learning_rate, betas=(spec.beta1, spec.beta2), weight_decay=spec.weight_decay)
+
+
+def _refuse_unsupported(spec: RoleSpec, field: str) -> None:
+    """This version says so, and does not train with something else than was asked for."""
+    if spec.type is RoleType.ROLLOUT:
+        raise UnsupportedError(f"`{field}.type` Rollout is not supported yet: the Actor generates")
+    if spec.engine.training is TrainingEngine.FSDP2 or spec.pods_per_replica > 1:
+        raise UnsupportedError(
+            f"`{field}`: training over several ranks is not supported yet; use `engine.training` Torch"
+        )
+    if spec.engine.rollout is RolloutEngine.VLLM:
+        raise UnsupportedError(
+            f"`{field}.engine.rollout` must be Auto, Cached or HuggingFace: VLLM is not supported yet"
+        )
