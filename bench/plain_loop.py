@@ -1,4 +1,4 @@
-"""PPO or GRPO on the spelling task in one process, without the framework: the yardstick for the framework's runs.
+"""PPO or GRPO on the spelling task in one plain process: the yardstick for the framework's runs.
 
 Prints one JSON line. The models and the task come from the cache and are made first where it has none.
 
@@ -8,11 +8,13 @@ Prints one JSON line. The models and the task come from the cache and are made f
 import argparse
 import dataclasses
 import json
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import torch
+
 from rlhf_runtime.algorithms.advantages import gae, group_normalized_advantages, kl_penalized_rewards, whiten
 from rlhf_runtime.algorithms.counter_rng import StepSeed, permutation
 from rlhf_runtime.engines.batches import Batch
@@ -151,9 +153,7 @@ class PlainLoop:
             batch["scores"], response_mask=batch["response_mask"], group_size=GROUP_SIZE["GRPO"]
         )
         config = ActorUpdateConfig(epochs=1, minibatches=2, kl_coefficient=self.arguments.kl)
-        return self._timed(
-            "actor", actor_update, self.actor, self.actor_optimizer, batch, config=config, seed=seed
-        )
+        return self._timed("actor", actor_update, self.actor, self.actor_optimizer, batch, config=config, seed=seed)
 
     def _timed(self, name: str, function: Any, *arguments: Any, **options: Any) -> Any:
         start = time.perf_counter()
@@ -173,7 +173,9 @@ def make_reward(arguments: argparse.Namespace, task: Any, folder: Path) -> Any:
 
     from rlhf_runtime.models.preference import spelling_reward_model
 
+    start = time.perf_counter()
     model = load_reward_model(spelling_reward_model(task, folder))
+    print(f"reward model ready after {time.perf_counter() - start:.1f} s", file=sys.stderr)
 
     def judge(loop: PlainLoop, batch: Batch, rows: list[int]) -> torch.Tensor:
         eos = loop.sampling.eos_token_id
@@ -183,9 +185,7 @@ def make_reward(arguments: argparse.Namespace, task: Any, folder: Path) -> Any:
 
 
 def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--algorithm", choices=["PPO", "GRPO"], default="PPO")
     parser.add_argument("--reward", choices=["verifier", "model"], help="PPO: model, GRPO: verifier")
     parser.add_argument("--seed", type=int, default=0)

@@ -56,9 +56,7 @@ def kl_penalized_rewards(
     return rewards + torch.where(is_last, scores.to(rewards.dtype)[:, None], 0.0)
 
 
-def gae(
-    rewards: Tensor, *, values: Tensor, response_mask: Tensor, gamma: float, lam: float
-) -> tuple[Tensor, Tensor]:
+def gae(rewards: Tensor, *, values: Tensor, response_mask: Tensor, gamma: float, lam: float) -> tuple[Tensor, Tensor]:
     """Generalized advantage estimation over the response tokens.
 
     delta_t = r_t + gamma V_{t+1} - V_t, A_t = delta_t + gamma lambda A_{t+1}; Schulman et al.,

@@ -69,9 +69,7 @@ def uniforms(seed: StepSeed, *, sample_ids: npt.NDArray[np.integer], length: int
     return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
-def permutation(
-    count: int, *, seed: StepSeed, stream: int = SHUFFLE_STREAM, epoch: int = 0
-) -> npt.NDArray[np.int64]:
+def permutation(count: int, *, seed: StepSeed, stream: int = SHUFFLE_STREAM, epoch: int = 0) -> npt.NDArray[np.int64]:
     """A shuffle of ``range(count)`` that depends only on the counters.
 
     Returns:

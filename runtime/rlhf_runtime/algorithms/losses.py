@@ -97,9 +97,7 @@ def k3_kl(log_probs: Tensor, ref_log_probs: Tensor) -> Tensor:
     return torch.expm1(difference) - difference
 
 
-def entropy_bonus(
-    entropy: Tensor, *, response_mask: Tensor, denominator: Tensor | float | None = None
-) -> Tensor:
+def entropy_bonus(entropy: Tensor, *, response_mask: Tensor, denominator: Tensor | float | None = None) -> Tensor:
     """Mean entropy of the token distributions, to be subtracted from the loss; PPO (2017), equation 9.
 
     Args:

@@ -39,9 +39,7 @@ def sequence_inputs(prompt_ids: Tensor, *, prompt_mask: Tensor, responses: Tenso
     }
 
 
-def response_logits(
-    model: nn.Module, *, prompt_ids: Tensor, prompt_mask: Tensor, responses: Tensor
-) -> Tensor:
+def response_logits(model: nn.Module, *, prompt_ids: Tensor, prompt_mask: Tensor, responses: Tensor) -> Tensor:
     """Logits that predict each response token; the head runs on no other position.
 
     Args:

@@ -159,9 +159,7 @@ def critic_update(
         )
         return loss, {}
 
-    return _run_updates(
-        model, optimizer, select(batch, CRITIC_KEYS), loss_of=loss_of, config=config, seed=seed
-    )
+    return _run_updates(model, optimizer, select(batch, CRITIC_KEYS), loss_of=loss_of, config=config, seed=seed)
 
 
 def _actor_loss(
@@ -180,9 +178,7 @@ def _actor_loss(
         clip_range=config.clip_range,
         denominator=denominator,
     )
-    statistics = _ratio_statistics(
-        log_probs.detach(), part, mask, clip_range=config.clip_range, tokens=denominator
-    )
+    statistics = _ratio_statistics(log_probs.detach(), part, mask, clip_range=config.clip_range, tokens=denominator)
     statistics["policy_loss"] = loss.detach()
     if config.kl_coefficient:
         kl = token_mean(k3_kl(log_probs, part["ref_log_probs"]), mask, denominator=denominator)

@@ -213,9 +213,7 @@ def schedule(step: int, config: WarmupConfig) -> float:
 def _batches(count: int, config: WarmupConfig) -> list[Tensor]:
     epochs = -(-config.steps * config.batch_size // count)
     orders = [
-        torch.from_numpy(
-            permutation(count, seed=StepSeed(job=config.seed, step=1), stream=DATA_STREAM, epoch=epoch)
-        )
+        torch.from_numpy(permutation(count, seed=StepSeed(job=config.seed, step=1), stream=DATA_STREAM, epoch=epoch))
         for epoch in range(epochs)
     ]
     return list(torch.split(torch.cat(orders), config.batch_size)[: config.steps])

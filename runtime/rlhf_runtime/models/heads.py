@@ -13,13 +13,13 @@ BODY_FOLDER = "body"
 
 
 class ScalarHeadModel(nn.Module):
-    """The body of a causal language model, a linear head, and a normalization of its output.
+    """The body of a causal language model, a linear head, and a normalization for scores.
 
     Attributes:
         body: the transformer without its language-model head.
         head: hidden size to 1, zero at first, so that every first value is exactly 0.
-        shift: subtracted from the head's output; 0 for a critic.
-        scale: divides it then; 1 for a critic.
+        shift: mean score of a reward model's reference samples; 0 for a critic.
+        scale: standard deviation of those scores; 1 for a critic.
     """
 
     shift: Tensor
@@ -55,7 +55,11 @@ class ScalarHeadModel(nn.Module):
             input_ids=input_ids, attention_mask=attention_mask, position_ids=position_ids, use_cache=False
         )
         numbers: Tensor = self.head(output.last_hidden_state).squeeze(-1)
-        return (numbers - self.shift) / self.scale
+        return numbers
+
+    def normalize(self, scores: Tensor) -> Tensor:
+        """A reward model's scores (B,) on the scale where its reference samples have mean 0 and deviation 1."""
+        return (scores - self.shift) / self.scale
 
     def save(self, folder: Path) -> None:
         """Write body (a transformers folder of its own) and head."""

@@ -17,9 +17,7 @@ class ModelNotFoundError(RlhfError, ValueError):
     """The model that a manifest names is not there, or is no model."""
 
 
-def load_causal_lm(
-    source: str | Path, *, field: str = "spec.model", dtype: torch.dtype = torch.float32
-) -> nn.Module:
+def load_causal_lm(source: str | Path, *, field: str = "spec.model", dtype: torch.dtype = torch.float32) -> nn.Module:
     """Load a causal language model.
 
     Args:
@@ -86,7 +84,8 @@ def load_scalar_model(
         model = ScalarHeadModel(_from_pretrained(AutoModel, folder / BODY_FOLDER, field=field, dtype=dtype))
         model.load_head(folder)
     else:
-        model = ScalarHeadModel(_from_pretrained(AutoModel, source, field=field, dtype=dtype))
+        causal_lm: Any = load_causal_lm(source, field=field, dtype=dtype)
+        model = ScalarHeadModel(causal_lm.base_model)
     return model.to(dtype).eval()
 
 
@@ -104,9 +103,7 @@ def load_reward_model(
         ModelNotFoundError: there is no such model, or its head was never trained.
     """
     if Path(source).is_dir() and not has_scalar_head(Path(source)):
-        raise ModelNotFoundError(
-            f"`{field}`: '{source}' must be a reward model, but it has no trained scalar head"
-        )
+        raise ModelNotFoundError(f"`{field}`: '{source}' must be a reward model, but it has no trained scalar head")
     return load_scalar_model(source, field=field, dtype=dtype)
 
 
@@ -134,9 +131,7 @@ def _from_pretrained(loader: Any, source: str | Path, *, field: str, **options: 
     except (OSError, ValueError) as error:
         kind = "the folder" if Path(text).is_dir() else "the Hugging Face id"
         first_line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise ModelNotFoundError(
-            f"`{field}`: no model can be loaded from {kind} '{text}': {first_line}"
-        ) from error
+        raise ModelNotFoundError(f"`{field}`: no model can be loaded from {kind} '{text}': {first_line}") from error
 
 
 def _looks_like_path(text: str) -> bool:

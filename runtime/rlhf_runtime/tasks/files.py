@@ -39,9 +39,7 @@ def load_jsonl_task(
         heldout = read_pairs(heldout_path, prompt_field=prompt_field, answer_field=answer_field)
     else:
         if heldout_count >= len(train):
-            raise TaskFileError(
-                f"{train_path}: {len(train)} lines cannot hold out {heldout_count} and leave one"
-            )
+            raise TaskFileError(f"{train_path}: {len(train)} lines cannot hold out {heldout_count} and leave one")
         cut = len(train) - heldout_count
         train, heldout = train[:cut], train[cut:]
     return Task(
@@ -86,9 +84,7 @@ def _parse(line: str, *, where: str, prompt_field: str, answer_field: str) -> tu
 
 def _text(row: dict[str, object], field: str, *, where: str) -> str:
     if field not in row:
-        raise TaskFileError(
-            f"{where}: field `{field}` is missing; the line has {', '.join(sorted(row)) or 'no field'}"
-        )
+        raise TaskFileError(f"{where}: field `{field}` is missing; the line has {', '.join(sorted(row)) or 'no field'}")
     value = row[field]
     if not isinstance(value, str) or not value:
         raise TaskFileError(f"{where}: field `{field}` must be text and not empty")

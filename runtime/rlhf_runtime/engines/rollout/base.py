@@ -38,9 +38,7 @@ class SamplingConfig:
         if self.max_new_tokens < 1 or self.samples_per_prompt < 1:
             raise ValueError("`max_new_tokens` and `samples_per_prompt` must be at least 1")
         if self.temperature <= 0:
-            raise ValueError(
-                f"`temperature` must be above 0, not {self.temperature}; set `greedy` for its limit"
-            )
+            raise ValueError(f"`temperature` must be above 0, not {self.temperature}; set `greedy` for its limit")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
