@@ -53,8 +53,11 @@ class OnPolicyController(Controller):
 
     def scores(self, samples: Channels) -> dict[str, DataChannel]:
         """The steps that score the samples, one per reward role: `scores`, or `scores/ROLE` where there are several."""
-        answers = [self.task.train_answers[row] for row in self.rows() for _ in range(self.flow.samples_per_prompt)]
+        rows = [row for row in self.rows() for _ in range(self.flow.samples_per_prompt)]
+        answers = [self.task.train_answers[row] for row in rows]
         inputs = sequences(samples) | {"texts": samples["texts"], "answers": answers}
+        if self.task.train_metadata:
+            inputs["metadata"] = [self.task.train_metadata[row] for row in rows]
         channels = {}
         for role in self.flow.rewards:
             name = "scores" if len(self.flow.rewards) == 1 else f"scores/{role}"
