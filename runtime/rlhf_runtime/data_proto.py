@@ -4,21 +4,26 @@ The names are verl's: `batch` holds tensors of one common first dimension, `non_
 that length with JSON values, `meta_info` what belongs to the batch as a whole. Methods return a new batch and
 leave their own unchanged; slices and column selections share memory with it: write nothing in place.
 It is a plain dict of tensors and not a tensordict, whose import alone costs a role's restart half a second.
+
+On the controller a column may be a reference to what a role made (`references`): choosing, dropping, renaming and
+uniting columns moves no data, nor does passing the batch to another role; reading a column, and whatever
+works on rows, fetches it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Protocol, overload
+from typing import Any, Protocol, overload, runtime_checkable
 
 import numpy as np
 import torch
 
 from rlhf_runtime.errors import DataError, UnknownColumnError, WireFormatError
+from rlhf_runtime.references import Reference, fetching, held
 
 _FORMAT = "rlhf.data/1"
 
@@ -29,6 +34,13 @@ class SupportsGet(Protocol):
     """A future: `get` waits for the batch."""
 
     def get(self) -> DataProto: ...  # noqa: D102
+
+
+@runtime_checkable
+class SupportsReferences(Protocol):
+    """A future that can give its batch without the data: `references` waits until the columns are known."""
+
+    def references(self) -> DataProto: ...  # noqa: D102
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -43,10 +55,11 @@ class DataProto:
     meta_info: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.batch, self.non_tensor_batch = fetching(self.batch), fetching(self.non_tensor_batch)
+        self.meta_info = fetching(self.meta_info)
         rows: int | None = None
         first = ""
-        columns: list[tuple[str, Sized]] = [*self.batch.items(), *self.non_tensor_batch.items()]
-        for name, column in columns:
+        for name, column in self._held().items():
             if isinstance(column, torch.Tensor) and column.dim() == 0:
                 raise DataError(f'column "{name}" is a tensor without dimensions: its first must be the rows')
             if rows is None:
@@ -86,13 +99,11 @@ class DataProto:
         return [*self.batch, *self.non_tensor_batch]
 
     def __len__(self) -> int:
-        columns: list[Sized] = [*self.batch.values(), *self.non_tensor_batch.values()]
-        return len(columns[0]) if columns else 0
+        return next((len(column) for column in self._held().values()), 0)
 
     def __repr__(self) -> str:
-        parts = [f"{name}: {str(t.dtype)[6:]}{list(t.shape)}" for name, t in self.batch.items()]
-        parts += [f"{name}: list" for name in self.non_tensor_batch]
-        return f"DataProto({len(self)} rows, {', '.join(parts) or 'no columns'}, meta_info={self.meta_info!r})"
+        parts = [f"{name}: {_shown(column)}" for name, column in self._held().items()]
+        return f"DataProto({len(self)} rows, {', '.join(parts) or 'no columns'}, meta_info={held(self.meta_info)!r})"
 
     def __iter__(self) -> Iterator[DataProto]:
         return (self[row] for row in range(len(self)))
@@ -124,10 +135,11 @@ class DataProto:
         """Keep these columns only; `meta_info` stays."""
         names = list(columns)
         self._require(names)
+        columns = self._held()
         return DataProto(
-            {n: self.batch[n] for n in names if n in self.batch},
-            {n: self.non_tensor_batch[n] for n in names if n in self.non_tensor_batch},
-            dict(self.meta_info),
+            {n: columns[n] for n in names if n in self.batch},
+            {n: columns[n] for n in names if n in self.non_tensor_batch},
+            held(self.meta_info),
         )
 
     def drop(self, columns: Iterable[str]) -> DataProto:
@@ -143,31 +155,32 @@ class DataProto:
         if len(set(renamed)) < len(renamed):
             raise DataError(f'column "{max(renamed, key=renamed.count)}" would be there twice after the renaming')
         return DataProto(
-            {names.get(n, n): t for n, t in self.batch.items()},
-            {names.get(n, n): items for n, items in self.non_tensor_batch.items()},
-            dict(self.meta_info),
+            {names.get(n, n): t for n, t in held(self.batch).items()},
+            {names.get(n, n): items for n, items in held(self.non_tensor_batch).items()},
+            held(self.meta_info),
         )
 
     def union(self, other: DataProto | SupportsGet) -> DataProto:
-        """Put the columns of two batches of the same rows side by side; a future is waited for.
+        """Put the columns of two batches of the same rows side by side.
 
-        A column or `meta_info` key that both have must be equal in both, else `DataError` names it.
+        A future is waited for; its columns stay where they are until they are read. A column or `meta_info` key that
+        both have must be equal in both, else `DataError` names it; to compare two that lie elsewhere fetches them.
         """
         if not isinstance(other, DataProto):
-            other = other.get()
+            other = other.references() if isinstance(other, SupportsReferences) else other.get()
         if self.columns and other.columns and len(self) != len(other):
             raise DataError(f"a batch of {len(self)} rows cannot be united with one of {len(other)} rows")
         for mine, theirs, what in (
-            (self.batch | self.non_tensor_batch, other.batch | other.non_tensor_batch, "column"),
-            (self.meta_info, other.meta_info, "meta_info"),
+            (self._held(), other._held(), "column"),
+            (held(self.meta_info), held(other.meta_info), "meta_info"),
         ):
             for name in mine.keys() & theirs.keys():
-                if not same_value(mine[name], theirs[name]):
+                if mine[name] is not theirs[name] and not same_value(_value(mine[name]), _value(theirs[name])):
                     raise DataError(f'{what} "{name}" is in both batches and differs: drop or rename one')
         return DataProto(
-            self.batch | other.batch,
-            self.non_tensor_batch | other.non_tensor_batch,
-            self.meta_info | other.meta_info,
+            held(self.batch) | held(other.batch),
+            held(self.non_tensor_batch) | held(other.non_tensor_batch),
+            held(self.meta_info) | held(other.meta_info),
         )
 
     def chunk(self, n: int) -> list[DataProto]:
@@ -290,7 +303,10 @@ class DataProto:
 
     def _with(self, batch: dict[str, torch.Tensor], items: Any) -> DataProto:
         lists = {name: items(column) for name, column in self.non_tensor_batch.items()}
-        return DataProto(batch, lists, dict(self.meta_info))
+        return DataProto(batch, lists, held(self.meta_info))
+
+    def _held(self) -> dict[str, Any]:
+        return held(self.batch) | held(self.non_tensor_batch)
 
     def _require(self, names: Iterable[str]) -> None:
         for name in names:
@@ -306,6 +322,16 @@ class DataProto:
                 raise DataError(f"a mask of {len(index)} does not fit a batch of {len(self)} rows")
             index = index.nonzero().flatten()
         return [int(i) for i in index.tolist()]
+
+
+def _value(column: Any) -> Any:
+    return column.get() if isinstance(column, Reference) else column
+
+
+def _shown(column: Any) -> str:
+    if isinstance(column, torch.Tensor):
+        return f"{str(column.dtype)[6:]}{list(column.shape)}"
+    return "elsewhere" if isinstance(column, Reference) else "list"
 
 
 def same_value(a: Any, b: Any) -> bool:

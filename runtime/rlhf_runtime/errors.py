@@ -55,6 +55,10 @@ class UnknownMethodError(RlhfError, AttributeError):
         super().__init__(f'worker class "{cls.__name__}" must have the method "{name}"; it has: {", ".join(public)}')
 
 
+class ResourcePoolError(RlhfError, ValueError):
+    """A worker group does not fit its resource pool, or the pool the machine; the message says what to change."""
+
+
 class WorkerClassError(RlhfError):
     """A worker class that cannot be imported or made; the message names the role and the class."""
 

@@ -15,10 +15,11 @@ import importlib
 import inspect
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 
 from rlhf_runtime import wire
 from rlhf_runtime.data_proto import DataProto
@@ -120,11 +121,12 @@ class RoleExecutor:
             return self._last_write[1]
         self._check(request)
         arguments = {name: _join(pieces, buffers) for name, pieces in request.arguments.items()}
+        whole = {name for name, pieces in request.arguments.items() if pieces[0].spec.rows is None}
         if request.effect is not Effect.WRITE:
-            return self._answer(request, arguments)
-        self._append(request, arguments)
+            return self._answer(request, arguments, whole)
+        self._append(request, arguments, whole)
         self._at_point("logged", request)
-        answer = self._answer(request, arguments)
+        answer = self._answer(request, arguments, whole)
         self._at_point("applied", request)
         self._last_write = (request.update_id or "", answer)
         return answer
@@ -155,11 +157,11 @@ class RoleExecutor:
                 f"{request.expected_version}, the state is at {self.version}"
             )
 
-    def _append(self, request: CallRequest, arguments: Mapping[str, Any]) -> None:
+    def _append(self, request: CallRequest, arguments: Mapping[str, Any], whole: set[str]) -> None:
         if self._log is None:
             return
         call = request.call
-        packed = wire.encode({**arguments, "__call__": [call.iteration, call.ordinal, call.row_offset]})
+        packed = wire.encode({**arguments, "__call__": [call.iteration, call.ordinal, call.row_offset]}, whole=whole)
         self._log.append(
             LogEntry(
                 version=self.version + 1,
@@ -176,10 +178,10 @@ class RoleExecutor:
         arguments = {name: wire.decode(spec, packed.buffer) for name, spec in packed.columns.items()}
         iteration, ordinal, row_offset = _integers(arguments.pop("__call__"))
         self.context.call = CallInfo(iteration=iteration, ordinal=ordinal, row_offset=row_offset)
-        invoke(self.worker, entry.method, arguments)
+        invoke(self.worker, entry.method, arguments, {n for n, spec in packed.columns.items() if spec.rows is None})
         self.context.version = entry.version
 
-    def _answer(self, request: CallRequest, arguments: Mapping[str, Any]) -> Answer:
+    def _answer(self, request: CallRequest, arguments: Mapping[str, Any], whole: set[str]) -> Answer:
         writes = request.effect is Effect.WRITE
         self.context.call = request.call
         started = self._clock()
@@ -187,10 +189,10 @@ class RoleExecutor:
             if request.method == SNAPSHOT:
                 result: Any = self._snapshot(**arguments)
             else:
-                result = invoke(self.worker, request.method, arguments)
+                result = invoke(self.worker, request.method, arguments, whole)
             ended = self._clock()
             shape, values = flatten(result)
-            packed = wire.encode(values)
+            packed = wire.encode(values, whole=result.meta_info if isinstance(result, DataProto) else ())
         except Exception as error:
             if writes:
                 self._discarded = f"`{request.method}` raised {type(error).__name__}"
@@ -211,8 +213,8 @@ class RoleExecutor:
         return reply, buffer
 
 
-def invoke(worker: object, method: str, arguments: Mapping[str, Any]) -> Any:
-    """Call `worker.method`.
+def invoke(worker: object, method: str, arguments: Mapping[str, Any], whole: Collection[str] = ()) -> Any:
+    """Call `worker.method`; the arguments named in `whole` have no rows.
 
     A method whose one parameter is a `DataProto`, or says no type and is not named by an argument, gets all arguments
     as one batch; any other gets them by name.
@@ -221,17 +223,17 @@ def invoke(worker: object, method: str, arguments: Mapping[str, Any]) -> Any:
     parameters = list(inspect.signature(function).parameters.values())
     if len(parameters) == 1 and parameters[0].name not in arguments:
         annotation = parameters[0].annotation
-        if annotation is inspect.Parameter.empty or str(annotation).endswith(DataProto.__name__):
-            return function(to_proto(arguments))
+        if annotation in (inspect.Parameter.empty, DataProto) or str(annotation).endswith(DataProto.__name__):
+            return function(to_proto(arguments, whole))
     return function(**arguments)
 
 
-def to_proto(values: Mapping[str, Any]) -> DataProto:
+def to_proto(values: Mapping[str, Any], whole: Collection[str] = ()) -> DataProto:
     """Batched tensors, batched lists and everything else become tensor batch, non-tensor batch and meta."""
     kinds: dict[str, dict[str, Any]] = {"tensors": {}, "non_tensors": {}, "meta_info": {}}
     for name, value in values.items():
-        rows = wire.row_count(value)
-        kind = "meta_info" if rows is None else "non_tensors" if isinstance(value, list) else "tensors"
+        is_meta = name in whole or wire.row_count(value) is None
+        kind = "meta_info" if is_meta else "tensors" if isinstance(value, torch.Tensor) else "non_tensors"
         kinds[kind][name] = value
     return DataProto.from_dict(**kinds)
 
@@ -279,7 +281,7 @@ def _join(pieces: Sequence[Any], buffers: Sequence[np.ndarray | None]) -> Any:
         wire.decode(piece.spec, _bytes(buffers[piece.buffer]), rows=None if piece.rows is None else slice(*piece.rows))
         for piece in pieces
     ]
-    return parts[0] if len(parts) == 1 else wire.concat(parts)
+    return parts[0] if len(parts) == 1 else wire.concat(parts, whole=pieces[0].spec.rows is None)
 
 
 def _bytes(buffer: np.ndarray | None) -> np.ndarray:

@@ -24,8 +24,8 @@ torch has no read-only tensors. `clone()` first.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -61,16 +61,18 @@ class Packed:
     buffer: np.ndarray[Any, np.dtype[np.uint8]]
 
 
-def encode(values: Mapping[str, object], *, where: str = "outputs") -> Packed:
+def encode(values: Mapping[str, object], *, where: str = "outputs", whole: Collection[str] = ()) -> Packed:
     """Copy the values into one new buffer; tensors may be on any device and of any strides.
 
-    A path in an error reads `outputs["samples"][3]`, with `where` in place of `outputs`.
+    A path in an error reads `outputs["samples"][3]`, with `where` in place of `outputs`. The values named in `whole`
+    have no rows whatever their type: a list in a batch's `meta_info`, say.
 
     Raises:
         UnsupportedValueError: A value cannot travel; the message starts with its path.
     """
     writer = _Writer()
     columns = {name: writer.add(value, f'{where}["{name}"]') for name, value in values.items()}
+    columns |= {name: replace(columns[name], rows=None) for name in whole}
     return Packed(columns=columns, buffer=writer.finish())
 
 
@@ -88,13 +90,15 @@ def decode(spec: ColumnSpec, buffer: Bytes, *, rows: slice | None = None) -> obj
         if isinstance(error, WireFormatError):
             raise
         raise WireFormatError(f"a {spec.kind} column is malformed: {error}") from error
+    if spec.rows is None:
+        return value
     if row_count(value) != spec.rows:
         raise WireFormatError(f"a {spec.kind} of {row_count(value)} rows was announced with {spec.rows}")
     return value if rows is None else slice_rows(value, rows)
 
 
-def concat(parts: Sequence[object]) -> object:
-    """Join one column's decoded shards in rank order.
+def concat(parts: Sequence[object], *, whole: bool = False) -> object:
+    """Join one column's decoded shards in rank order; with `whole` as values that are not batched.
 
     Batched values (tensors, arrays, lists, TokenizedText, DataProto) are put below each other. Values that
     are not batched give the one value when all are equal, and the list of them when they differ.
@@ -106,7 +110,7 @@ def concat(parts: Sequence[object]) -> object:
         raise DataError("concat needs at least one part")
     if len(parts) == 1:
         return parts[0]
-    batched = [row_count(part) is not None for part in parts]
+    batched = [not whole and row_count(part) is not None for part in parts]
     if not any(batched):
         return parts[0] if all(_same(part, parts[0]) for part in parts[1:]) else list(parts)
     for kind in (torch.Tensor, np.ndarray, TokenizedText, DataProto, list | tuple):

@@ -119,6 +119,10 @@ class Backend(ABC):
     def close(self) -> None:
         """End every host."""
 
+    def gpus(self) -> int | None:
+        """How many GPUs the hosts have between them; None: as many as are asked for."""
+        return None
+
     def call_later(self, delay: float, callback: Callable[[], None]) -> Timer:
         """Call `callback` inside a `pump` about `delay` seconds from now, unless cancelled."""
         timer = Timer(due=self.now() + delay, order=next(self._timer_ids), callback=callback)

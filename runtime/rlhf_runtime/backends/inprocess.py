@@ -83,6 +83,12 @@ class InProcessBackend(Backend):
         assert isinstance(buffer, np.ndarray)
         return buffer
 
+    def gpus(self) -> int:
+        """This machine's."""
+        import torch
+
+        return torch.cuda.device_count()
+
     def now(self) -> float:
         """Wall-clock seconds."""
         return time.time()

@@ -160,6 +160,10 @@ class RayBackend(Backend):
         assert isinstance(data, np.ndarray)
         return data
 
+    def gpus(self) -> int:
+        """The cluster's."""
+        return int(ray.cluster_resources().get("GPU", 0))
+
     def now(self) -> float:
         """Wall-clock seconds."""
         return time.time()

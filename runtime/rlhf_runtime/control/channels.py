@@ -9,12 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
+from rlhf_runtime.references import Reference
+
 if TYPE_CHECKING:
     from rlhf_runtime.control.engine import Engine
     from rlhf_runtime.control.graph import ColumnRef, Node
 
+ALL_OUTPUTS = "*"
+"""Stands among a step's inputs for every output of another, whose names need not be known yet."""
 
-class DataChannel:
+
+class DataChannel(Reference):
     """One named output of a step."""
 
     __slots__ = ("_engine", "_value", "name", "node")
@@ -73,7 +78,7 @@ class Channels(Mapping[str, DataChannel]):
     """The outputs of one step by name; `channels | more` merges the outputs of several for the next step's inputs."""
 
     def __init__(self, engine: Engine, node: Node) -> None:
-        self._engine = engine
+        self.engine = engine
         self.node = node
         self._channels = {name: DataChannel(engine, node, name) for name in node.outputs or ()}
 
@@ -83,7 +88,7 @@ class Channels(Mapping[str, DataChannel]):
         if self.node.outputs is not None:
             have = ", ".join(f'"{n}"' for n in self._channels) or "none"
             raise KeyError(f'{self.node} declares no output "{name}"; its outputs: {have}')
-        return self._channels.setdefault(name, DataChannel(self._engine, self.node, name))
+        return self._channels.setdefault(name, DataChannel(self.engine, self.node, name))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._channels)
@@ -103,7 +108,7 @@ class Channels(Mapping[str, DataChannel]):
         Raises:
             StepError: The step failed or was skipped.
         """
-        self._engine.wait_for(self.node)
+        self.engine.wait_for(self.node)
         return self
 
     def __repr__(self) -> str:

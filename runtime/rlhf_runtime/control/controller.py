@@ -22,14 +22,18 @@ from typing import Any
 
 from rlhf_runtime.backends import open_backend
 from rlhf_runtime.backends.base import Backend
-from rlhf_runtime.control.channels import Channels, DataChannel
+from rlhf_runtime.control.channels import ALL_OUTPUTS, Channels, DataChannel
 from rlhf_runtime.control.engine import Engine
 from rlhf_runtime.control.events import Observer
+from rlhf_runtime.control.future import DataProtoFuture
 from rlhf_runtime.control.graph import Node
 from rlhf_runtime.control.settings import EngineSettings
 from rlhf_runtime.data_proto import DataProto
+from rlhf_runtime.errors import DataError
 from rlhf_runtime.messages import SNAPSHOT
+from rlhf_runtime.references import held
 from rlhf_runtime.role import Role
+from rlhf_runtime.worker import Dispatch
 
 
 class Controller:
@@ -101,8 +105,9 @@ class Controller:
         *,
         role: Role | str,
         method: str,
-        inputs: Mapping[str, Any] | DataProto | None = None,
+        inputs: Mapping[str, Any] | DataProto | DataProtoFuture | None = None,
         outputs: Sequence[str] | None = None,
+        dispatch: Dispatch | None = None,
     ) -> Channels:
         """Declare one step.
 
@@ -110,8 +115,9 @@ class Controller:
             role: A registered role or its name.
             method: A public method of its worker class.
             inputs: Channels of earlier steps and plain values, by the method's parameter names. A method that takes a
-                `DataProto` gets all of them as its columns.
+                `DataProto` gets all of them as its columns. Or a batch; its columns that are references stay that.
             outputs: Which of the method's results are wanted; None: any, named when read.
+            dispatch: How the call reaches the ranks; None: as the method declares.
 
         Returns:
             The outputs as named channels, at once.
@@ -123,11 +129,15 @@ class Controller:
         """
         name = role if isinstance(role, str) else role.name
         spec = self.engine.method_spec(name, method)
+        if dispatch is not None:
+            spec = replace(spec, dispatch=dispatch)
         if outputs is not None and len(set(outputs)) < len(outputs):
             raise ValueError(f"`outputs` of {name}.{method} must be distinct; got {list(outputs)}")
-        values = _as_mapping(inputs)
+        values, whole = _as_mapping(self.engine, inputs)
         channels = {key: value for key, value in values.items() if isinstance(value, DataChannel)}
-        plain = self.engine.constants({key: value for key, value in values.items() if key not in channels})
+        plain = self.engine.constants(
+            {key: value for key, value in values.items() if key not in channels}, whole - channels.keys()
+        )
         node = Node(
             iteration=self.iteration,
             ordinal=next(self._ordinals),
@@ -216,9 +226,17 @@ class Controller:
         self.close()
 
 
-def _as_mapping(inputs: Mapping[str, Any] | DataProto | None) -> Mapping[str, Any]:
-    if inputs is None:
-        return {}
+def _as_mapping(
+    engine: Engine, inputs: Mapping[str, Any] | DataProto | DataProtoFuture | None
+) -> tuple[dict[str, Any], set[str]]:
+    """A step's inputs by name, and which of them have no rows whatever their type."""
     if isinstance(inputs, DataProto):
-        return {**inputs.batch, **inputs.non_tensor_batch, **inputs.meta_info}
-    return inputs
+        columns = held(inputs.batch) | held(inputs.non_tensor_batch)
+        if twice := columns.keys() & inputs.meta_info.keys():
+            raise DataError(f'"{min(twice)}" is both a column and in `meta_info`: rename one')
+        return columns | held(inputs.meta_info), set(inputs.meta_info)
+    if isinstance(inputs, DataProtoFuture):
+        inputs = inputs.channels
+    if isinstance(inputs, Channels) and inputs.node.outputs is None:
+        return {ALL_OUTPUTS: DataChannel(engine, inputs.node, ALL_OUTPUTS)}, set()
+    return dict(inputs or {}), set()

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -26,7 +26,7 @@ import numpy as np
 from rlhf_runtime import wire
 from rlhf_runtime.backends.base import Backend, Outcome
 from rlhf_runtime.control import requests
-from rlhf_runtime.control.channels import DataChannel
+from rlhf_runtime.control.channels import ALL_OUTPUTS, DataChannel
 from rlhf_runtime.control.deadlines import Deadlines
 from rlhf_runtime.control.events import Event, Observer
 from rlhf_runtime.control.graph import ColumnPiece, ColumnRef, EffectOrder, Node, NodeState, Shard
@@ -170,10 +170,12 @@ class Engine:
             raise StepError(f'{node} gave no output "{name}"; it gave: {have}')
         return node.results[name]
 
-    def read(self, node: Node, name: str) -> Any:
-        """The value of an output of `node`, brought here."""
+    def read(self, node: Node, name: str, *, rank: int | None = None) -> Any:
+        """The value of an output of `node`, or one rank's part of it, brought here."""
         while True:
             ref = self.column(node, name)
+            if rank is not None:
+                ref = ColumnRef(tuple(p for p in ref.pieces if p.shard is not None and p.shard.rank == rank))
             try:
                 return self._fetch(ref)
             except BufferLostError as lost:
@@ -269,13 +271,24 @@ class Engine:
         node.version = group.version
         self._tell("ready", node)
         try:
-            node.columns = {name: self.resolve(value) for name, value in node.inputs.items()}
+            node.columns = self.columns_of(node)
             node.shards = requests.split(node, world_size=len(group.seats))
         except RlhfError as error:
             self.fail(node, error)
             return
         for shard in node.shards:
             self.attempt(shard)
+
+    def columns_of(self, node: Node) -> dict[str, ColumnRef]:
+        """Where the inputs of a node lie.
+
+        Raises:
+            StepError: A step that should have made one did not.
+        """
+        columns: dict[str, ColumnRef] = {}
+        for name, value in node.inputs.items():
+            columns |= value.node.results if name == ALL_OUTPUTS else {name: self.resolve(value)}
+        return columns
 
     def resolve(self, value: Any) -> ColumnRef:
         """Where an input of a node lies.
@@ -393,13 +406,13 @@ class Engine:
             self.bytes_read += piece.spec.total_bytes
             buffer = self.backend.fetch(piece.buffer) if piece.spec.total_bytes else EMPTY
             parts.append(wire.decode(piece.spec, buffer))
-        return parts[0] if len(parts) == 1 else wire.concat(parts)
+        return parts[0] if len(parts) == 1 else wire.concat(parts, whole=ref.pieces[0].spec.rows is None)
 
-    def constants(self, values: Mapping[str, Any]) -> dict[str, ColumnRef]:
-        """Give plain values of the controller's to the hosts."""
+    def constants(self, values: Mapping[str, Any], whole: Collection[str] = ()) -> dict[str, ColumnRef]:
+        """Give plain values of the controller's to the hosts; those named in `whole` have no rows."""
         if not values:
             return {}
-        packed = wire.encode(values)
+        packed = wire.encode(values, where="inputs", whole=whole)
         self.bytes_sent += packed.buffer.nbytes
         buffer = self.backend.put(packed.buffer) if packed.buffer.nbytes else None
         return {

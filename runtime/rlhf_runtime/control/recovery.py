@@ -171,7 +171,7 @@ class Recovery:
         """A lost input of `node` is there again."""
         if source is not None:
             node.redo_waits.discard(source)
-        node.columns = {name: self._engine.resolve(value) for name, value in node.inputs.items()}
+        node.columns = self._engine.columns_of(node)
         for shard in node.shards:
             self._engine.attempt(shard)
 
