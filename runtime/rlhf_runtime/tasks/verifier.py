@@ -25,7 +25,13 @@ class ReasoningGymVerifier:
     parameters: str = "{}"
 
     def __call__(self, response: str, answer: str, metadata: Mapping[str, Any]) -> float:
-        """The verifier's score, 0.0 for a response that it cannot read."""
+        """The verifier's score, 0.0 for a response that it cannot read.
+
+        Raises:
+            ValueError: `metadata` is not that of the task's problem.
+        """
+        if "question" not in metadata:
+            raise ValueError("the scoring step must have the input `metadata` of the task's `train_metadata`")
         entry = {"question": metadata["question"], "answer": answer or None, "metadata": metadata}
         dataset = _opened(self.dataset, self.parameters)
         try:
