@@ -1,4 +1,7 @@
-"""Load a causal language model, a tokenizer or a scalar-head model: from a folder or a Hugging Face id."""
+"""Load a causal language model, a tokenizer or a scalar-head model: from a folder or a Hugging Face id.
+
+An id may name a branch, tag or commit: `organization/name@revision`.
+"""
 
 import os
 from collections.abc import Iterator
@@ -125,15 +128,24 @@ def _from_pretrained(loader: Any, source: str | Path, *, field: str, **options: 
     text = os.fspath(source)
     if _looks_like_path(text) and not Path(text).is_dir():
         raise ModelNotFoundError(f"`{field}`: there is no folder '{text}'")
+    name, revision = _split_revision(text)
+    if revision:
+        options["revision"] = revision
     try:
         with no_progress_bars():
-            return loader.from_pretrained(text, **options)
+            return loader.from_pretrained(name, **options)
     except (OSError, ValueError) as error:
         kind = "the folder" if Path(text).is_dir() else "the Hugging Face id"
         first_line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ModelNotFoundError(f"`{field}`: no model can be loaded from {kind} '{text}': {first_line}") from error
 
 
+def _split_revision(text: str) -> tuple[str, str]:
+    # `owner/name@revision` is ours: a hub id has no "@", but a folder may have one, and a branch a slash.
+    name, _, revision = text.partition("@")
+    return (text, "") if Path(text).is_dir() or not revision else (name, revision)
+
+
 def _looks_like_path(text: str) -> bool:
     # A hub id is `name` or `owner/name`; whatever else has a slash, or starts like a path, is meant as one.
-    return text.startswith((".", "/", "~")) or text.count("/") > 1
+    return text.startswith((".", "/", "~")) or text.partition("@")[0].count("/") > 1
