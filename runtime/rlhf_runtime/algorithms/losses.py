@@ -74,6 +74,10 @@ def clipped_value_loss(
     Returns:
         scalar.
     """
+    # Padding is set to 0 before it is squared, or an inf there would make the gradient nan.
+    values, old_values, returns = (
+        torch.where(response_mask.bool(), part, 0.0) for part in (values, old_values, returns)
+    )
     clipped = old_values + (values - old_values).clamp(-clip_range, clip_range)
     error = torch.maximum((values - returns) ** 2, (clipped - returns) ** 2)
     return 0.5 * token_mean(error, response_mask, denominator=denominator)
