@@ -25,6 +25,7 @@ from rlhf_runtime import wire
 from rlhf_runtime.data_proto import DataProto
 from rlhf_runtime.errors import (
     FencedError,
+    RefusedError,
     RemoteError,
     RlhfError,
     StateDiscardedError,
@@ -32,7 +33,7 @@ from rlhf_runtime.errors import (
     WorkerClassError,
 )
 from rlhf_runtime.messages import SNAPSHOT, Assignment, CallRequest, Reply, WorkerClass
-from rlhf_runtime.resilience.checkpoint import SnapshotStore
+from rlhf_runtime.resilience.checkpoint import SnapshotStore, newest_epoch
 from rlhf_runtime.resilience.state_store import StateStore
 from rlhf_runtime.resilience.update_log import LogEntry, UpdateLog, packed_chunks
 from rlhf_runtime.worker import CallInfo, Effect, WorkerContext, constructing
@@ -65,6 +66,7 @@ class RoleExecutor:
         self._snapshots = SnapshotStore(store, role=assignment.role, rank=assignment.rank) if store else None
         self._at_point = at_point
         self._clock = clock
+        self._epoch = assignment.epoch
         self._last_write: tuple[str, Answer] | None = None
         self._discarded: str | None = None
         self.context = WorkerContext(
@@ -92,12 +94,15 @@ class RoleExecutor:
 
         Raises:
             StateStoreError: A snapshot or a log entry on the way is missing or torn.
+            FencedError: The run belongs to a newer controller, whose log and snapshots must be left alone.
         """
         if self._log is None or self._snapshots is None:
             if version:
                 raise StateDiscardedError(f"{self.context.worker_name} has no state store to restore from")
             return 0
-        usable = [v for v in self._snapshots.versions() if v <= version]
+        self._check_owner()
+        self._snapshots.drop_after(version)
+        usable = self._snapshots.versions()
         if usable and usable[-1] > 0:
             self.worker.load_state_dict(self._snapshots.load(usable[-1]))
             self.context.version = usable[-1]
@@ -117,9 +122,10 @@ class RoleExecutor:
             RemoteError: The method raised.
         """
         self._at_point("received", request)
+        self.fence(request.epoch)
         if self._last_write and request.update_id == self._last_write[0]:
             return self._last_write[1]
-        self._check(request)
+        self._check_state(request)
         arguments = {name: _join(pieces, buffers) for name, pieces in request.arguments.items()}
         whole = {name for name, pieces in request.arguments.items() if pieces[0].spec.rows is None}
         if request.effect is not Effect.WRITE:
@@ -136,19 +142,38 @@ class RoleExecutor:
         state = getattr(self.worker, "state_dict", lambda: None)()
         if state is None or self._snapshots is None or self._log is None:
             return {}
+        self._check_owner()
         if self.version not in self._snapshots.versions():
             self._snapshots.save(self.version, state)
         self._snapshots.prune(keep=keep, needed=committed_version)
-        oldest = min(v for v in self._snapshots.versions())
-        self._log.prune_before(oldest + 1)
+        oldest = min(self._snapshots.versions())
+        if oldest <= committed_version:  # else a resumed run needs the log from its beginning
+            self._log.prune_before(oldest + 1)
         return {"snapshot_version": self.version}
 
-    def _check(self, request: CallRequest) -> None:
-        if request.epoch < self._assignment.epoch:
+    def fence(self, epoch: int) -> None:
+        """Serve `epoch` and newer ones from now on.
+
+        Raises:
+            FencedError: A newer controller has already called.
+        """
+        if epoch < self._epoch:
             raise FencedError(
-                f"{self.context.worker_name} belongs to epoch {self._assignment.epoch}; "
-                f"a call of epoch {request.epoch} comes from a controller that was replaced"
+                f"{self.context.worker_name} belongs to epoch {self._epoch}; "
+                f"epoch {epoch} is that of a controller that was replaced"
             )
+        self._epoch = epoch
+
+    def _check_owner(self) -> None:
+        assert self._store is not None
+        newest = newest_epoch(self._store)
+        if newest > self._epoch:
+            raise FencedError(
+                f"{self.context.worker_name} serves epoch {self._epoch}; "
+                f"a controller of epoch {newest} has taken over the run at {self._store.location}"
+            )
+
+    def _check_state(self, request: CallRequest) -> None:
         if self._discarded:
             raise StateDiscardedError(f"{self.context.worker_name} must be restored: {self._discarded}")
         if request.expected_version is not None and request.expected_version != self.version:
@@ -194,9 +219,10 @@ class RoleExecutor:
             shape, values = flatten(result)
             packed = wire.encode(values, whole=result.meta_info if isinstance(result, DataProto) else ())
         except Exception as error:
-            if writes:
+            changed = writes and not isinstance(error, RefusedError)
+            if changed:
                 self._discarded = f"`{request.method}` raised {type(error).__name__}"
-            raise remote_error(error, poisoned=writes) from error
+            raise remote_error(error, poisoned=changed) from error
         if writes:
             self.context.version += 1
         if request.durable_key and self._store is not None:

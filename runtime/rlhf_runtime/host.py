@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 
 from rlhf_runtime.errors import RlhfError
 from rlhf_runtime.executor import Answer, FaultHook, RoleExecutor
@@ -51,8 +52,12 @@ class WorkerHost:
         Raises:
             WorkerClassError: The class cannot be imported.
             RemoteError: Its constructor raised.
+            FencedError: A newer controller has already called the worker that is here.
         """
         started = self._clock()
+        if assignment.role in self._executors:
+            self._executors[assignment.role].fence(assignment.epoch)
+        use_threads(assignment.threads)
         store = self._open_store(assignment.state_location) if assignment.state_location else None
         executor = RoleExecutor(assignment, store=store, at_point=self._at_point, clock=self._clock)
         replayed = executor.restore(assignment.restore_version)
@@ -69,7 +74,9 @@ class WorkerHost:
     def call(self, request: CallRequest, buffers: Sequence[np.ndarray | None]) -> Answer:
         """Answer a call of one of this process's roles; errors as `RoleExecutor.call` has them."""
         self._calls += 1
-        return self._executor(request.role).call(request, buffers)
+        executor = self._executor(request.role)
+        use_threads(executor.context.threads)
+        return executor.call(request, buffers)
 
     def ping(self) -> dict[str, Any]:
         """That the process is alive, how many calls it began, and the most memory it ever held, in bytes."""
@@ -79,6 +86,16 @@ class WorkerHost:
         if role not in self._executors:
             raise RlhfError(f'this process serves {sorted(self._executors) or "no role"}, not "{role}"')
         return self._executors[role]
+
+
+def use_threads(count: int) -> None:
+    """Let torch use `count` threads for what the calling thread does next.
+
+    Asked before every call, since colocated roles may declare different numbers, which change results as well as
+    speed. The setting belongs to the thread that makes it: a host does all its work in one.
+    """
+    if torch.get_num_threads() != count:
+        torch.set_num_threads(count)
 
 
 def peak_memory_bytes() -> int:

@@ -14,12 +14,15 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+
+from rlhf_runtime.resilience.state_store import StateStore, open_state_store
 
 BufferRef = Any
 """Opaque: a buffer as the backend knows it; None for an empty one."""
@@ -72,6 +75,7 @@ class Backend(ABC):
     def __init__(self) -> None:
         self._timers: list[Timer] = []
         self._timer_ids = itertools.count()
+        self._timers_lock = threading.Lock()  # the caller's thread sets timers while another pumps
 
     @abstractmethod
     def start_host(self, name: str) -> Host:
@@ -123,17 +127,27 @@ class Backend(ABC):
         """How many GPUs the hosts have between them; None: as many as are asked for."""
         return None
 
+    def open_store(self, location: str) -> StateStore:
+        """The state store at `location`, as the hosts see it."""
+        return open_state_store(location)
+
     def call_later(self, delay: float, callback: Callable[[], None]) -> Timer:
         """Call `callback` inside a `pump` about `delay` seconds from now, unless cancelled."""
         timer = Timer(due=self.now() + delay, order=next(self._timer_ids), callback=callback)
-        heapq.heappush(self._timers, timer)
+        with self._timers_lock:
+            heapq.heappush(self._timers, timer)
         return timer
 
     def _due_timer(self) -> Timer | None:
-        due = self._next_timer()
-        return heapq.heappop(self._timers) if due is not None and due <= self.now() else None
+        with self._timers_lock:
+            due = self._first_due()
+            return heapq.heappop(self._timers) if due is not None and due <= self.now() else None
 
     def _next_timer(self) -> float | None:
+        with self._timers_lock:
+            return self._first_due()
+
+    def _first_due(self) -> float | None:
         while self._timers and self._timers[0].cancelled:
             heapq.heappop(self._timers)
         return self._timers[0].due if self._timers else None

@@ -11,7 +11,7 @@ import functools
 import heapq
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ import numpy as np
 from rlhf_runtime.backends.base import Backend, BufferRef, Host, OnDone, Outcome
 from rlhf_runtime.errors import BufferLostError, HostDiedError
 from rlhf_runtime.host import WorkerHost
-from rlhf_runtime.messages import Assignment, CallRequest
+from rlhf_runtime.messages import Assignment, CallRequest, Reply
 from rlhf_runtime.resilience.state_store import MemoryStateStore
 
 
@@ -31,9 +31,10 @@ class Fault:
         role: Whose process it hits.
         method: During which method.
         at: "received" (nothing done yet), "logged" (inputs durable, weights as before), "applied" (weights changed,
-            not answered) or "answered" (the answer is out).
+            not answered; these two only in a write) or "answered" (the answer is out).
         call: At which call of that method, from 1; the calls of a replacement count on.
-        kind: "die", "hang" (never answers) or "lose" (die, and every buffer that the host made is lost).
+        kind: "die" (what it answered before stays readable, as in the shared memory of its node), "hang" (never
+            answers again) or "lose" (die, and every buffer that the host made is lost with its node).
     """
 
     role: str
@@ -47,6 +48,10 @@ class Fault:
 class _SimulatedDeath(BaseException):
     """Unwinds a host's stack as if the process were gone; no `except Exception` may catch it."""
 
+    def __init__(self, kind: str) -> None:
+        super().__init__(kind)
+        self.kind = kind
+
 
 @dataclass(eq=False, kw_only=True)
 class SimulatedHost(Host):
@@ -57,6 +62,8 @@ class SimulatedHost(Host):
     worker_host: WorkerHost = field(repr=False)
     roles: list[str] = field(default_factory=list)
     alive: bool = True
+    hung: bool = False
+    buffers_lost: bool = False
     free_at: float = 0.0
     waiting: list[OnDone] = field(default_factory=list, repr=False)
 
@@ -76,7 +83,7 @@ class SimulatedBackend(Backend):
         durations: Seconds that a method takes, by "role.method"; a missing one takes no time.
         faults: What goes wrong.
         start_seconds: From a blank host's start until it can be assigned.
-        buffers_outlive_hosts: False to let a "lose" fault destroy what the host made.
+        buffers_outlive_hosts: What the engine is told; with "lose" faults it must be False.
         stores: State stores by location, shared by the hosts and the test.
     """
 
@@ -94,6 +101,8 @@ class SimulatedBackend(Backend):
     ) -> None:
         super().__init__()
         self.buffers_outlive_hosts = buffers_outlive_hosts
+        if buffers_outlive_hosts and any(fault.kind == "lose" for fault in faults):
+            raise ValueError('a fault of kind "lose" needs `buffers_outlive_hosts=False`')
         self.stores = {} if stores is None else stores
         self.timeline: list[tuple[str, float, float]] = []
         self.hosts: list[SimulatedHost] = []
@@ -110,7 +119,7 @@ class SimulatedBackend(Backend):
             name=name,
             pid=1000 + len(self.hosts),
             worker_host=WorkerHost(
-                open_store=lambda location: self.stores.setdefault(location, MemoryStateStore()),
+                open_store=self.open_store,
                 at_point=lambda point, request: self._at_point(host, point, request),
                 clock=self.now,
             ),
@@ -135,14 +144,22 @@ class SimulatedBackend(Backend):
         host.free_at = started + seconds
 
         def finish() -> None:
-            if on_done not in host.waiting:
+            if host.hung or on_done not in host.waiting:
                 return
-            if label:
+            if label and host.alive:
                 self.timeline.append((label, started, self._now))
-            outcome = self._run(host, operation, arguments, buffers)
-            if outcome is not None and on_done in host.waiting:
+            try:
+                outcome, afterwards = self._run(host, operation, arguments, buffers)
+            except _SimulatedDeath as death:
+                self._fall(host, death)
+                return
+            if isinstance(outcome.value, Reply):
+                outcome = replace(outcome, value=replace(outcome.value, started=started, ended=self._now))
+            if on_done in host.waiting:
                 host.waiting.remove(on_done)
                 on_done(outcome)
+            if afterwards is not None:
+                self._fall(host, afterwards)
 
         self._at(host.free_at, finish)
 
@@ -159,9 +176,13 @@ class SimulatedBackend(Backend):
     def fetch(self, buffer: BufferRef) -> np.ndarray:
         """The buffer's bytes, unless its host took them along."""
         assert isinstance(buffer, SimulatedBuffer)
-        if buffer.host is not None and not buffer.host.alive and not self.buffers_outlive_hosts:
+        if buffer.host is not None and buffer.host.buffers_lost:
             raise BufferLostError(f"the only copy of a buffer was lost with {buffer.host.name}", buffer=buffer)
         return buffer.data
+
+    def open_store(self, location: str) -> MemoryStateStore:
+        """One store for each location, as long as this backend's `stores` live."""
+        return self.stores.setdefault(location, MemoryStateStore(location))
 
     def now(self) -> float:
         """Virtual seconds since the start."""
@@ -198,27 +219,35 @@ class SimulatedBackend(Backend):
 
     def _run(
         self, host: SimulatedHost, operation: str, arguments: Sequence[Any], buffers: Sequence[BufferRef]
-    ) -> Outcome | None:
+    ) -> tuple[Outcome, _SimulatedDeath | None]:
+        """The operation's outcome, and what befalls the host once it is out."""
         if not host.alive:
-            return Outcome(error=HostDiedError(f"{host.name} is gone", reason="Killed"))
+            return Outcome(error=HostDiedError(f"{host.name} is gone", reason="Killed")), None
         try:
             if operation == "assign":
                 assignment: Assignment = arguments[0]
                 host.roles.append(assignment.role)
+                return Outcome(value=replace(host.worker_host.assign(assignment), pid=host.pid, host=self.name)), None
             if operation != "call":
-                return Outcome(value=getattr(host.worker_host, operation)(*arguments))
+                return Outcome(value=getattr(host.worker_host, operation)(*arguments)), None
             data = [None if buffer is None else self.fetch(buffer) for buffer in buffers]
             reply, buffer = host.worker_host.call(arguments[0], data)
-            self._at_point(host, "answered", arguments[0])
-            return Outcome(value=reply, buffer=None if buffer is None else SimulatedBuffer(host, buffer))
-        except _SimulatedDeath as death:
-            if str(death) == "die":
-                self._die(host)
-            return None
+            if buffer is not None:
+                buffer.flags.writeable = False  # as it would arrive from another process
         except Exception as error:  # whatever a worker raises is the engine's to judge
-            return Outcome(error=error)
+            return Outcome(error=error), None
+        outcome = Outcome(value=reply, buffer=None if buffer is None else SimulatedBuffer(host, buffer))
+        try:
+            self._at_point(host, "answered", arguments[0])
+        except _SimulatedDeath as death:
+            return outcome, death
+        return outcome, None
 
-    def _die(self, host: SimulatedHost) -> None:
+    def _fall(self, host: SimulatedHost, death: _SimulatedDeath) -> None:
+        if death.kind == "hang":
+            host.hung = True
+            return
+        host.buffers_lost = death.kind == "lose"
         host.alive = False
         gone, host.waiting = host.waiting, []
         error = HostDiedError(f"{host.name} was killed by the script", reason="Killed")
@@ -226,10 +255,9 @@ class SimulatedBackend(Backend):
             self._at(self._now, functools.partial(on_done, Outcome(error=error)))
 
     def _at_point(self, host: SimulatedHost, point: str, request: CallRequest) -> None:
-        for fault in self._faults:
-            if (fault.role, fault.method, fault.at) != (request.role, request.method, point):
-                continue
+        here = [f for f in self._faults if (f.role, f.method, f.at) == (request.role, request.method, point)]
+        for fault in here:
             fault.seen += 1
-            if fault.seen != fault.call:
-                continue
-            raise _SimulatedDeath("hang" if fault.kind == "hang" else "die")
+        for fault in here:
+            if fault.seen == fault.call:
+                raise _SimulatedDeath(fault.kind)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
+from rlhf_runtime.errors import UnknownColumnError
 from rlhf_runtime.references import Reference
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ class Channels(Mapping[str, DataChannel]):
             return self._channels[name]
         if self.node.outputs is not None:
             have = ", ".join(f'"{n}"' for n in self._channels) or "none"
-            raise KeyError(f'{self.node} declares no output "{name}"; its outputs: {have}')
+            raise UnknownColumnError(f'{self.node} declares no output "{name}"; its outputs: {have}')
         return self._channels.setdefault(name, DataChannel(self.engine, self.node, name))
 
     def __iter__(self) -> Iterator[str]:

@@ -12,11 +12,12 @@ finished when the interpreter exits, with an exit code of 1 if a step failed tha
 from __future__ import annotations
 
 import atexit
+import contextlib
 import itertools
 import os
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -34,6 +35,8 @@ from rlhf_runtime.messages import SNAPSHOT
 from rlhf_runtime.references import held
 from rlhf_runtime.role import Role
 from rlhf_runtime.worker import Dispatch
+
+_ASIDE = 1_000_000  # no iteration has so many steps
 
 
 class Controller:
@@ -58,6 +61,7 @@ class Controller:
         self._engine: Engine | None = None
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
         self._ordinals = itertools.count()
+        self._ordinals_aside = itertools.count(_ASIDE)
         self.iteration = 0
 
     @property
@@ -167,19 +171,36 @@ class Controller:
 
     def build_evaluation(self) -> Mapping[str, Any]:
         """What `_build_evaluation` gives."""
-        return self._build_evaluation() or {}
+        with self._aside():
+            return self._build_evaluation() or {}
 
-    def snapshot(self, *, keep: int) -> None:
-        """Declare a snapshot of every role that has been written to; older ones but `keep` go."""
-        for name, group in self.engine.groups.items():
-            if group.version > 0:
-                committed = {"keep": keep, "committed_version": group.version}
-                self.step(role=name, method=SNAPSHOT, inputs=committed, outputs=[])
+    def snapshot(self, *, keep: int, committed: Mapping[str, int]) -> None:
+        """Declare a snapshot of every role that has been written to.
+
+        Args:
+            keep: How many are kept.
+            committed: The version of each role that a resumed run would go on from; what it needs is kept too.
+        """
+        with self._aside():
+            for name, group in self.engine.groups.items():
+                if group.version > 0:
+                    inputs = {"keep": keep, "committed_version": committed.get(name, 0)}
+                    self.step(role=name, method=SNAPSHOT, inputs=inputs, outputs=[])
 
     def begin_iteration(self, iteration: int) -> None:
         """Steps declared from now on belong to `iteration`."""
         self.iteration = iteration
         self._ordinals = itertools.count()
+        self._ordinals_aside = itertools.count(_ASIDE)
+
+    @contextlib.contextmanager
+    def _aside(self) -> Iterator[None]:
+        """Number the steps in here apart: how often a run is saved or evaluated must not change its numbers."""
+        usual, self._ordinals = self._ordinals, self._ordinals_aside
+        try:
+            yield
+        finally:
+            self._ordinals = usual
 
     def finish(self, iteration: int | None = None) -> None:
         """Wait for every step declared so far, or for those of one iteration.
@@ -188,7 +209,7 @@ class Controller:
             StepError: One of them failed, and its error has not been raised yet.
         """
         self.engine.wait_all(iteration)
-        for node in self.engine.unseen_failures():
+        for node in self.engine.unseen_failures(iteration):
             node.error_seen = True
             assert node.error is not None
             raise node.error

@@ -17,7 +17,9 @@ Everything that changes state happens under one lock; backends deliver news only
 from __future__ import annotations
 
 import functools
+import itertools
 import threading
+from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -71,6 +73,7 @@ class Engine:
         self.active: dict[tuple[int, int], Node] = {}
         self._failed: list[Node] = []
         self._done: list[Node] = []
+        self._turns = itertools.count(1)
         self._fatal: BaseException | None = None
         self.closed = False
         self.recovery = Recovery(self)
@@ -98,7 +101,8 @@ class Engine:
             ValueError: The name is taken, or `colocate_with` names no role registered before.
             WorkerClassError: The worker class cannot be imported.
         """
-        group = RoleGroup(role=role, cls=role.resolve(), version=self.settings.restore_versions.get(role.name, 0))
+        version = self.settings.restore_versions.get(role.name, 0)
+        group = RoleGroup(role=role, cls=role.resolve(), version=version, restored=version)
         with self._news:
             if role.name in self.groups:
                 raise ValueError(f'two roles cannot both be named "{role.name}"')
@@ -137,10 +141,9 @@ class Engine:
         with self._news:
             if self.closed:
                 raise InterruptedRunError("the controller is closed")
-            sources = {v.node for v in node.inputs.values() if isinstance(v, DataChannel)}
-            needs = sources | self._orders[node.role].place(node)
+            needs = {*node.sources, *self._orders[node.role].place(node)}
             self.active[node.id] = node
-            broken = [n for n in needs if n.state in (NodeState.FAILED, NodeState.SKIPPED)]
+            broken = [n for n in needs if n.state in (NodeState.FAILED, NodeState.SKIPPED) and node.hinges_on(n)]
             node.needs = {n for n in needs if not n.finished}
             for needed in node.needs:
                 needed.dependents.append(node)
@@ -197,14 +200,38 @@ class Engine:
     def retire(self, iteration: int) -> None:
         """A committed iteration's nodes let go of their inputs, or the graph would keep every batch for ever."""
         with self._news:
-            for node in [node for node in self._done if node.iteration <= iteration]:
-                node.inputs = {}
-                node.columns = {}
-            self._done = [node for node in self._done if node.iteration > iteration]
+            for node in self._done:
+                if node.iteration <= iteration and node.finished:
+                    node.let_go()
+            self._done = [node for node in self._done if node.iteration > iteration or not node.finished]
+            for group in self.groups.values():
+                group.forget_versions(before=iteration)
 
-    def unseen_failures(self) -> list[Node]:
-        """Failed nodes whose error nobody has read yet."""
-        return [node for node in self._failed if not node.error_seen]
+    def unseen_failures(self, iteration: int | None = None) -> list[Node]:
+        """Failed nodes, of all iterations or those up to one, whose error nobody has read yet."""
+        return [n for n in self._failed if not n.error_seen and (iteration is None or n.iteration <= iteration)]
+
+    def peak_memory(self, *, limit: float = 2.0) -> dict[str, int]:
+        """The most memory each role's largest process ever held, in bytes; without those that do not answer in time."""
+        with self._news:
+            seats = [seat for group in self.groups.values() for seat in group.seats if seat.ready]
+            answers: dict[str, int] = {}
+            waiting = set(range(len(seats)))
+
+            def answered(index: int, outcome: Outcome) -> None:
+                waiting.discard(index)
+                if outcome.error is None:
+                    name = seats[index].group.role.name
+                    answers[name] = max(answers.get(name, 0), outcome.value["peak_memory_bytes"])
+
+            for index, seat in enumerate(seats):
+                host = seat.process.host
+                assert host is not None
+                self.backend.submit(host, "ping", (), (), self.guard(functools.partial(answered, index)))
+            timer = self.backend.call_later(limit, lambda: self.guard(lambda _: waiting.clear())(None))
+        self._wait(lambda: not waiting)
+        timer.cancel()
+        return answers
 
     def close(self) -> None:
         """Stop: no more nodes, and every process ended."""
@@ -314,15 +341,18 @@ class Engine:
         request, buffers = requests.build(shard, self.settings, durable=self.needs_second_copy(node))
         shard.running = True
         shard.token += 1
+        shard.turn = next(self._turns)
         shard.started = self.backend.now()
         token = shard.token
         node.state = NodeState.RUNNING
-        host = seat.process.host
+        process = seat.process
+        host = process.host
         assert host is not None
 
         def done(outcome: Outcome) -> None:
             if shard.token == token and shard.running:
                 shard.running = False
+                process.heard = self.backend.now()
                 self._shard_done(shard, outcome)
                 self._deadlines.settle()
 
@@ -352,27 +382,34 @@ class Engine:
             self.fail(node, error)
             return
         if node.spec.effect is Effect.WRITE:
-            self.groups[node.role].version += 1
+            self.groups[node.role].wrote(node.iteration)
         self._finish(node, NodeState.DONE)
 
     def _finish(self, node: Node, state: NodeState, *, error: BaseException | None = None) -> None:
-        node.state, node.error = state, error
-        self.active.pop(node.id, None)
-        self._done.append(node)
-        if state is not NodeState.DONE:
-            self._failed.append(node)
-            self._tell(state.value, node, message=str(error))
-        dependents, node.dependents = node.dependents, []
-        for dependent in dependents:
-            dependent.needs.discard(node)
-            if dependent.finished:
+        endings = deque([(node, state, error)])  # not by recursion: a script may have thousands of steps in a row
+        while endings:
+            node, state, error = endings.popleft()
+            if node.finished:
                 continue
-            if node in dependent.redo_waits:
-                self.recovery.input_redone(dependent, node)
-            elif state is not NodeState.DONE:
-                self._finish(dependent, NodeState.SKIPPED, error=self._skipped(dependent, node))
-            elif not dependent.needs and dependent.state is NodeState.WAITING:
-                self._start(dependent)
+            node.state, node.error = state, error
+            self.active.pop(node.id, None)
+            self._done.append(node)
+            if state is not NodeState.DONE:
+                self._failed.append(node)
+                self._tell(state.value, node, message=str(error))
+            dependents, node.dependents = node.dependents, []
+            for dependent in dependents:
+                redone = node in dependent.redo_waits
+                dependent.needs.discard(node)
+                dependent.redo_waits.discard(node)
+                if dependent.finished:
+                    continue
+                if state is not NodeState.DONE and (redone or dependent.hinges_on(node)):
+                    endings.append((dependent, NodeState.SKIPPED, self._skipped(dependent, node)))
+                elif redone:
+                    self.recovery.inputs_are_there(dependent)
+                elif not dependent.needs and dependent.state is NodeState.WAITING:
+                    self._start(dependent)
 
     def _skipped(self, node: Node, cause: Node) -> SkippedStepError:
         root: BaseException | None = cause.error
@@ -443,7 +480,7 @@ class Engine:
                 started=reply.started if reply else 0.0,
                 ended=reply.ended if reply else 0.0,
                 nbytes=reply.nbytes if reply else 0,
-                needs=tuple(n.id for n in _sources(node)),
+                needs=tuple(n.id for n in node.sources),
                 message=message,
             )
         )
@@ -465,7 +502,3 @@ class Engine:
 
 def _settled(group: RoleGroup) -> bool:
     return group.ready or group.failed is not None
-
-
-def _sources(node: Node) -> list[Node]:
-    return list(dict.fromkeys(v.node for v in node.inputs.values() if isinstance(v, DataChannel)))

@@ -6,17 +6,19 @@ that its declared effect orders it after:
     reads of a role ──► its next write ──► the reads after that one ──► ...
 
 so an update whose outputs nobody reads still comes before the next generation. A schedule relaxes exactly one kind of
-edge: a read may miss the writes of the last `lag` iterations.
+edge: a read may miss the writes of the last `lag` iterations. A failed read only ordered the write after it, which
+goes on; a failed write leaves a state that is not what the control flow says, so nothing that sees it runs.
 """
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rlhf_runtime.backends.base import BufferRef
+from rlhf_runtime.control.channels import DataChannel
 from rlhf_runtime.messages import Reply
 from rlhf_runtime.wire import ColumnSpec
 from rlhf_runtime.worker import Effect, MethodSpec
@@ -69,6 +71,7 @@ class Shard:
     rank: int
     rows: tuple[int, int] | None
     token: int = 0  # moves with every try, so that the answer to an older one is not taken
+    turn: int = 0  # place of the newest try among all calls of the engine
     running: bool = False
     started: float = 0.0
     reply: Reply | None = None
@@ -109,6 +112,22 @@ class Node:
         """Whether nothing more will come of it."""
         return self.state in (NodeState.DONE, NodeState.FAILED, NodeState.SKIPPED)
 
+    @property
+    def sources(self) -> list[Node]:
+        """The nodes whose outputs it reads."""
+        return list(dict.fromkeys(v.node for v in self.inputs.values() if isinstance(v, DataChannel)))
+
+    def hinges_on(self, other: Node) -> bool:
+        """Whether a failure of `other`, which it waits for, is one for it too; else they were only put in order."""
+        return other in self.sources or (other.role == self.role and other.spec.effect is Effect.WRITE)
+
+    def let_go(self) -> None:
+        """Keep the results and nothing that they were made from: it will not be run again."""
+        self.inputs, self.columns, self.shards = {}, {}, []
+        self.results = {
+            name: ColumnRef(tuple(replace(p, shard=None) for p in r.pieces)) for name, r in self.results.items()
+        }
+
     def __str__(self) -> str:
         return f"step {self.iteration}.{self.ordinal} {self.role}.{self.method}"
 
@@ -122,7 +141,7 @@ class EffectOrder:
 
     def __init__(self, *, lag: int = 0) -> None:
         self._lag = lag
-        self._writes: list[Node] = []
+        self._writes: list[Node] = []  # of each iteration the last, in order
         self._reads_since_write: list[Node] = []
 
     def place(self, node: Node) -> set[Node]:
@@ -135,6 +154,8 @@ class EffectOrder:
             self._reads_since_write.append(node)
             return set(self._visible_writes(node)[-1:])
         earlier = {*self._reads_since_write, *self._writes[-1:]}
+        if self._writes and self._writes[-1].iteration == node.iteration:
+            self._writes.pop()
         self._writes.append(node)
         self._reads_since_write = []
         return earlier
@@ -144,7 +165,6 @@ class EffectOrder:
         return [w for w in self._writes if w.iteration == node.iteration or w.iteration < horizon]
 
     def _forget_finished(self, *, before: int) -> None:
-        self._writes = [w for w in self._writes[:-1] if not (w.finished and w.iteration < before)] + self._writes[-1:]
-        self._reads_since_write = [
-            r for r in self._reads_since_write if not (r.state is NodeState.DONE and r.iteration < before)
-        ]
+        old = [w for w in self._writes if w.iteration < before and w.finished]
+        self._writes = [w for w in self._writes if w not in old[:-1]]  # a read may still have to wait for the newest
+        self._reads_since_write = [r for r in self._reads_since_write if not (r.finished and r.iteration < before)]

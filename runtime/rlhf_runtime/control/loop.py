@@ -89,6 +89,7 @@ class TrainingLoop:
         self._settings = settings
         self._on_step = on_step
         self._next = start.iteration + 1 if start is not None else 0
+        self._committed = dict(start.versions) if start is not None else {}
 
     def run(self) -> None:
         """Run to the end.
@@ -111,7 +112,7 @@ class TrainingLoop:
         began = controller.engine.backend.now()
         controller.begin_iteration(iteration)
         if iteration > 0 and iteration % settings.snapshot_every == 0:
-            controller.snapshot(keep=settings.keep)
+            controller.snapshot(keep=settings.keep, committed=self._committed)
         due = iteration == 0 or (settings.evaluate_every and iteration % settings.evaluate_every == 0)
         evaluation = controller.build_evaluation() if due else {}
         return _Declared(iteration=iteration, began=began, metrics=controller.build_dag(), evaluation=evaluation)
@@ -127,14 +128,12 @@ class TrainingLoop:
                 f'step {declared.iteration}: the metric "{bad[0]}" is {metrics[bad[0]]}; '
                 "the steps before it are committed"
             )
+        groups = controller.engine.groups
+        versions = {name: group.version_after(declared.iteration) for name, group in groups.items()}
         self._commits.commit(
-            Commit(
-                iteration=declared.iteration,
-                epoch=self._settings.epoch,
-                versions={name: group.version for name, group in controller.engine.groups.items()},
-                metrics=metrics,
-            )
+            Commit(iteration=declared.iteration, epoch=self._settings.epoch, versions=versions, metrics=metrics)
         )
+        self._committed = versions
         self._commits.prune(COMMITS_KEPT)
         controller.engine.retire(declared.iteration)
         if evaluation:
@@ -145,7 +144,7 @@ class TrainingLoop:
     def _evaluate_at_end(self) -> None:
         total = self._settings.total_steps
         self._controller.begin_iteration(total)
-        self._controller.snapshot(keep=self._settings.keep)
+        self._controller.snapshot(keep=self._settings.keep, committed=self._committed)
         evaluation = self._controller.build_evaluation()
         self._controller.finish(total)
         if evaluation:

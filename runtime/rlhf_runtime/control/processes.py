@@ -42,16 +42,22 @@ class Process:
     seats: list[WorkerSeat] = field(default_factory=list)
     host: Host | None = None
     down_since: float | None = None
+    heard: float = 0.0  # when it last answered a call or became ready
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
 class RoleGroup:
-    """The workers of one role, and the version of its state that the controller has seen complete."""
+    """The workers of one role, and the version of its state that the controller has seen complete.
+
+    `restored` is the version that the run began with.
+    """
 
     role: Role
     cls: type
     seats: list[WorkerSeat] = field(default_factory=list)
     version: int = 0
+    restored: int = 0
+    written: dict[int, int] = field(default_factory=dict)  # the version that each iteration's last write made
     restarts: int = 0
     failed: BaseException | None = None
 
@@ -59,6 +65,20 @@ class RoleGroup:
     def ready(self) -> bool:
         """Whether every worker can be called."""
         return all(seat.ready for seat in self.seats)
+
+    def wrote(self, iteration: int) -> None:
+        """A write of this iteration is complete."""
+        self.version += 1
+        self.written[iteration] = self.version
+
+    def version_after(self, iteration: int) -> int:
+        """The version that `iteration` ends with; later ones may have written already."""
+        return max((v for i, v in self.written.items() if i <= iteration), default=self.restored)
+
+    def forget_versions(self, *, before: int) -> None:
+        """`before` is committed: nobody asks for the versions of earlier iterations any more."""
+        self.restored = self.version_after(before)
+        self.written = {i: v for i, v in self.written.items() if i >= before}
 
 
 class ProcessPool:

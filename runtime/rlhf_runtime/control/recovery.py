@@ -12,9 +12,16 @@ from typing import TYPE_CHECKING
 from rlhf_runtime.control import requests
 from rlhf_runtime.control.graph import ColumnPiece, ColumnRef, Node, NodeState, Shard
 from rlhf_runtime.control.processes import Process, RoleGroup, WorkerSeat
-from rlhf_runtime.errors import HostDiedError, RemoteError, RlhfError, RoleExhaustedError, StepError
+from rlhf_runtime.errors import (
+    BufferLostError,
+    HostDiedError,
+    RemoteError,
+    RlhfError,
+    RoleExhaustedError,
+    StepError,
+    VersionMovedError,
+)
 from rlhf_runtime.resilience.incidents import Incident, Verdict, describe, judge, reason_of, signature
-from rlhf_runtime.resilience.state_store import open_state_store
 from rlhf_runtime.worker import Effect
 
 if TYPE_CHECKING:
@@ -32,18 +39,21 @@ class Recovery:
         node = shard.node
         group = self._engine.groups[node.role]
         seat = group.seats[shard.rank]
+        if isinstance(error, VersionMovedError) and node.version != group.version:
+            self._engine.fail(node, _not_again(node))  # a lost output was wanted again, too late
+            return
         verdict = judge(error, failures=shard.failures)
         shard.failures.append(signature(error))
         if verdict is Verdict.RECOMPUTE_INPUTS:
             self._recompute_inputs(shard, error)
-        elif verdict is Verdict.RESTORE and node.spec.repeatable:
-            self._restart(seat.process, error, node=node)
-        else:
-            if isinstance(error, RemoteError) and error.poisoned:
-                self._restart(seat.process, error, node=node, repeat=False)
+            return
+        again = verdict is Verdict.RESTORE and node.spec.repeatable
+        if not again:
             self._engine.fail(node, error, worker=seat.name)
+        if verdict is Verdict.RESTORE or (isinstance(error, RemoteError) and error.poisoned):
+            self._restart(seat.process, error, node=node)
 
-    def _restart(self, process: Process, error: BaseException, *, node: Node | None, repeat: bool = True) -> None:
+    def _restart(self, process: Process, error: BaseException, *, node: Node | None) -> None:
         """Replace a process; a role whose ranks hold state together loses them all."""
         if self._engine.closed:
             return
@@ -53,19 +63,17 @@ class Recovery:
             group = seat.group
             self._record_incident(seat, error, node=node if node and node.role == group.role.name else None)
             group.restarts += 1
-            if group.restarts > group.role.max_restarts:
-                self._role_exhausted(group, error)
-                return
             if len(group.seats) > 1 and self._has_state(group):
                 processes |= dict.fromkeys(s.process for s in group.seats)
+        used_up = [s.group for s in process.seats if s.group.restarts > s.group.role.max_restarts]
+        if used_up:
+            self._exhausted(process, used_up[0], error)
+            return
         for dead in processes:
             dead.down_since = now
             for seat in dead.seats:
                 seat.ready = False
                 self._forget_running(seat, whole_writes=len(seat.group.seats) > 1)
-        if not repeat and node is not None:
-            for shard in node.shards:
-                shard.failures.append(signature(error))
         for dead in processes:
             self._engine.pool.start(dead)
 
@@ -87,6 +95,7 @@ class Recovery:
     def seat_joined(self, seat: WorkerSeat) -> None:
         """A worker is ready: ask it what waits for it."""
         process = seat.process
+        process.heard = self._engine.backend.now()
         if process.down_since is not None and all(s.ready for s in process.seats):
             seconds = self._engine.backend.now() - process.down_since
             process.down_since = None
@@ -108,12 +117,17 @@ class Recovery:
         seat.group.failed.__cause__ = error
         self._fail_active(seat.group)
 
-    def _role_exhausted(self, group: RoleGroup, error: BaseException) -> None:
-        limit = group.role.max_restarts
-        group.failed = RoleExhaustedError(
-            f'role "{group.role.name}" has used up its `maxRestarts` ({limit}); the last cause: {describe(error)}'
-        )
-        self._fail_active(group)
+    def _exhausted(self, process: Process, group: RoleGroup, error: BaseException) -> None:
+        """A role's budget is used up: it is over for it, and for those that share the process."""
+        name, limit = group.role.name, group.role.max_restarts
+        message = f'role "{name}" has used up its `maxRestarts` ({limit}); the last cause: {describe(error)}'
+        if process.host is not None:
+            self._engine.backend.kill(process.host)
+        for seat in process.seats:
+            seat.ready = False
+            shared = "" if seat.group is group else f'role "{seat.group.role.name}" shares its processes: '
+            seat.group.failed = RoleExhaustedError(shared + message)
+            self._fail_active(seat.group)
 
     def _fail_active(self, group: RoleGroup) -> None:
         assert group.failed is not None
@@ -121,57 +135,68 @@ class Recovery:
             if node.state in (NodeState.READY, NodeState.RUNNING):
                 self._engine.fail(node, group.failed)
 
-    def recompute(self, ref: ColumnRef, error: BaseException) -> None:
+    def recompute(self, ref: ColumnRef, error: BufferLostError) -> None:
         """Get a column that the controller wants to read again.
 
         Raises:
             StepError: It cannot be had again.
         """
-        for shard in self._lost_shards(list(ref.pieces), error):
-            self._redo(shard)
+        for shard in _makers(list(ref.pieces), error):
+            self._redo(shard, error)
 
     def _recompute_inputs(self, shard: Shard, error: BaseException) -> None:
-        pieces = [piece for ref in shard.node.columns.values() for piece in ref.pieces]
-        try:
-            for lost in self._lost_shards(pieces, error):
-                self._redo(lost, awaited_by=shard.node)
-        except StepError as final:
-            self._engine.fail(shard.node, final)
+        assert isinstance(error, BufferLostError)
+        node = shard.node
+        pieces = [piece for ref in node.columns.values() for piece in ref.pieces]
+        if error.buffer is not None and all(piece.buffer != error.buffer for piece in pieces):
+            self._engine.attempt(shard)  # another call has already had it made again
             return
-        if not shard.node.redo_waits:
-            self.input_redone(shard.node, None)
+        try:
+            for maker in _makers(pieces, error):
+                self._redo(maker, error, awaited_by=node)
+        except StepError as final:
+            self._engine.fail(node, final)
+            return
+        if not node.redo_waits:
+            self.inputs_are_there(node)
 
-    def _lost_shards(self, pieces: list[ColumnPiece], error: BaseException) -> list[Shard]:
-        lost = getattr(error, "buffer", None)
-        shards = [p.shard for p in pieces if p.shard is not None and (lost is None or p.buffer == lost)]
-        return list(dict.fromkeys(shards))
-
-    def _redo(self, shard: Shard, *, awaited_by: Node | None = None) -> None:
+    def _redo(self, shard: Shard, error: BufferLostError, *, awaited_by: Node | None = None) -> None:
         """Get a lost output again: from its second copy, or by running its step again at the same version."""
         node = shard.node
         group = self._engine.groups[node.role]
+        if shard not in node.shards:
+            raise _not_again(node)
+        if shard.reply is not None and error.buffer is not None and shard.buffer != error.buffer:
+            return  # it is there again
         if self._engine.needs_second_copy(node):
-            packed = requests.read_durable(shard, open_state_store(self._engine.settings.state_location or ""))
-            shard.buffer = self._engine.backend.put(packed.buffer)
+            store = self._engine.backend.open_store(self._engine.settings.state_location or "")
+            shard.buffer = self._engine.backend.put(requests.read_durable(shard, store).buffer)
             node.shape, node.results = requests.gather(node)
             return
         moved = node.spec.effect is not Effect.NONE and node.version != group.version
         if node.spec.effect is Effect.WRITE or moved or not node.spec.repeatable:
-            raise StepError(f"the outputs of {node} are lost, and it cannot be run again: declare it `durable`")
+            raise _not_again(node)
         if awaited_by is not None:
             awaited_by.redo_waits.add(node)
             node.dependents.append(awaited_by)
         if node.finished:
             node.state = NodeState.READY
             self._engine.active[node.id] = node
+        self._hold_back_writes(node)
         shard.reply = None
         self._engine.attempt(shard)
 
-    def input_redone(self, node: Node, source: Node | None) -> None:
-        """A lost input of `node` is there again."""
-        if source is not None:
-            node.redo_waits.discard(source)
-        node.columns = self._engine.columns_of(node)
+    def _hold_back_writes(self, node: Node) -> None:
+        """A write that has not begun must not move the version under a step that is run again."""
+        for other in self._engine.active.values():
+            writes = other.role == node.role and other.spec.effect is Effect.WRITE
+            if writes and other.state is NodeState.WAITING and node.spec.effect is Effect.READ:
+                other.needs.add(node)
+                node.dependents.append(other)
+
+    def inputs_are_there(self, node: Node) -> None:
+        """Lost inputs of `node` were made again, perhaps not yet all."""
+        node.columns = {name: self._engine.resolve(value) for name, value in node.inputs.items()}
         for shard in node.shards:
             self._engine.attempt(shard)
 
@@ -190,3 +215,20 @@ class Recovery:
                 time=self._engine.backend.now(),
             )
         )
+
+
+def _makers(pieces: list[ColumnPiece], error: BufferLostError) -> list[Shard]:
+    """Which calls made what is lost; all of them when the backend cannot tell what that is.
+
+    Raises:
+        StepError: Nobody is left who could make it again.
+    """
+    lost = [piece for piece in pieces if error.buffer is None or piece.buffer == error.buffer]
+    makers = [piece.shard for piece in lost if piece.shard is not None]
+    if not makers:
+        raise StepError(f"data is lost, and what made it cannot be run again: {error}") from error
+    return list(dict.fromkeys(makers))
+
+
+def _not_again(node: Node) -> StepError:
+    return StepError(f"the outputs of {node} are lost, and it cannot be run again: declare it `durable`")

@@ -54,10 +54,13 @@ def split(node: Node, *, world_size: int) -> list[Shard]:
     """The calls that a node becomes; a worker whose share would be empty is not called.
 
     Raises:
-        DataError: Batched inputs of a data-parallel step differ in rows.
+        DataError: Batched inputs of a data-parallel step differ in rows, or a write would not reach every worker.
     """
     dispatch = node.spec.dispatch
+    writes = node.spec.effect is Effect.WRITE
     if dispatch is Dispatch.RANK_ZERO:
+        if writes and world_size > 1:
+            raise DataError(f"{node}: a write must reach all {world_size} workers, not rank zero alone")
         return [Shard(node=node, rank=0, rows=None)]
     counts = {name: ref.rows for name, ref in node.columns.items() if ref.rows is not None}
     if dispatch is not Dispatch.DATA_PARALLEL or not counts:
@@ -70,6 +73,8 @@ def split(node: Node, *, world_size: int) -> list[Shard]:
         return [Shard(node=node, rank=0, rows=None)]
     edges = [total * rank // world_size for rank in range(world_size + 1)]
     shards = [Shard(node=node, rank=rank, rows=(edges[rank], edges[rank + 1])) for rank in range(world_size)]
+    if writes and total < world_size:
+        raise DataError(f"{node}: a write must reach all {world_size} workers; there are {total} rows to split")
     return [shard for shard in shards if shard.rows and shard.rows[0] < shard.rows[1]] or shards[:1]
 
 

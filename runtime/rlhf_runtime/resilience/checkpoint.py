@@ -74,6 +74,12 @@ class SnapshotStore:
             if version not in kept:
                 self._store.delete(self._key(version))
 
+    def drop_after(self, version: int) -> None:
+        """Delete those beyond `version`: the updates that led there were not committed and will be made anew."""
+        for later in self.versions():
+            if later > version:
+                self._store.delete(self._key(later))
+
     def _key(self, version: int) -> str:
         return f"{self._prefix}{version:012d}"
 

@@ -44,17 +44,13 @@ def read_frame(data: bytes, kind: str, *, where: str) -> tuple[dict[str, Any], m
         StateCorruptError: The object is torn, altered, foreign or of another kind; the message says `where`.
     """
     if data[: len(_MAGIC)] != _MAGIC:
-        raise StateCorruptError(
-            f'"{where}" was not written by this program: it lacks the mark "{_MAGIC.decode()}"'
-        )
+        raise StateCorruptError(f'"{where}" was not written by this program: it lacks the mark "{_MAGIC.decode()}"')
     view = memoryview(data)
     try:
         (length,) = _LENGTH.unpack_from(data, len(_MAGIC))
         (crc,) = _LENGTH.unpack(view[-_LENGTH.size :])
         if len(data) < _START + length + _LENGTH.size or zlib.crc32(view[: -_LENGTH.size]) != crc:
-            raise StateCorruptError(
-                f'"{where}" is torn or altered: its checksum does not match its {len(data)} bytes'
-            )
+            raise StateCorruptError(f'"{where}" is torn or altered: its checksum does not match its {len(data)} bytes')
         header = json.loads(data[_START : _START + length])
         body = view[_START + length : -_LENGTH.size]
         if header["kind"] != kind or header["nbytes"] != body.nbytes:
@@ -64,9 +60,7 @@ def read_frame(data: bytes, kind: str, *, where: str) -> tuple[dict[str, Any], m
     return header, body
 
 
-def packed_chunks(
-    packed: Packed, *, kind: str = "packed", header: Mapping[str, Any] | None = None
-) -> Iterator[Chunk]:
+def packed_chunks(packed: Packed, *, kind: str = "packed", header: Mapping[str, Any] | None = None) -> Iterator[Chunk]:
     """The pieces of a stored object that holds encoded values."""
     columns = {name: spec.to_json() for name, spec in packed.columns.items()}
     return frame_chunks(kind, {**(header or {}), "columns": columns}, [packed.buffer.data])

@@ -14,6 +14,7 @@ The judgement is a pure function of the error and of what this step has already 
 from __future__ import annotations
 
 import enum
+import re
 from dataclasses import dataclass
 
 from rlhf_runtime.errors import (
@@ -24,6 +25,7 @@ from rlhf_runtime.errors import (
     VersionMovedError,
 )
 
+_NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+(\.\d+)?")
 _OUT_OF_MEMORY = {"OutOfMemoryError", "MemoryError", "AcceleratorError"}
 
 
@@ -81,9 +83,12 @@ def reason_of(error: BaseException) -> str:
 
 
 def signature(error: BaseException) -> str:
-    """What makes two errors at one step the same; empty for those that are never a bug of the step."""
+    """What makes two errors at one step the same; empty for those that are never a bug of the step.
+
+    Numbers do not count: out of memory, for one, tells how much was free.
+    """
     if isinstance(error, RemoteError):
-        return f"{error.kind}: {error.text}"
+        return f"{error.kind}: {_NUMBER.sub('#', error.text)}"
     return ""
 
 

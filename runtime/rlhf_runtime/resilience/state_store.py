@@ -138,9 +138,7 @@ def each_chunk(chunks: Iterable[Chunk] | Chunk) -> Iterable[Chunk]:
 def check_key(key: str) -> str:
     """The key, if it is a plain relative path."""
     if not _KEY.fullmatch(key):
-        raise StateStoreError(
-            f'"{key}" is no key: names of letters, digits and ._=@+- with slashes between them'
-        )
+        raise StateStoreError(f'"{key}" is no key: names of letters, digits and ._=@+- with slashes between them')
     return key
 
 

@@ -67,9 +67,7 @@ class UpdateLog:
             StateMissingError: The log lacks one of them.
             StateCorruptError: One of them is torn.
         """
-        newest = {
-            _version(key): key for key in self._store.list(self._updates)
-        }  # sorted: the winner comes last
+        newest = {_version(key): key for key in self._store.list(self._updates)}  # sorted: the winner comes last
         for version in range(after + 1, upto + 1):
             if version not in newest:
                 raise StateMissingError(
@@ -111,9 +109,7 @@ class UpdateLog:
                 self._store.delete(key)
 
     def _read(self, key: str) -> LogEntry:
-        header, packed = read_packed(
-            self._store.read(key), kind="update", where=f"{self._store.location}/{key}"
-        )
+        header, packed = read_packed(self._store.read(key), kind="update", where=f"{self._store.location}/{key}")
         fields: dict[str, Any] = {name: header.get(name) for name in ("version", "epoch", "attempt")}
         texts: dict[str, Any] = {name: header.get(name) for name in ("update_id", "method")}
         wrong = [name for name, value in fields.items() if type(value) is not int]
