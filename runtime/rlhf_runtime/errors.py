@@ -83,6 +83,10 @@ class StateDiscardedError(RlhfError):
     """A writing method failed in this process, so that its state can no longer be trusted."""
 
 
+class RefusedError(RlhfError, ValueError):
+    """A writing method refused its input before it changed anything: unlike after another error, its state is good."""
+
+
 class HostDiedError(RlhfError):
     """A role's process is gone.
 
