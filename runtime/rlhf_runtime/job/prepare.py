@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rlhf_api.types import Data, Model, RLHFJob
 from rlhf_runtime.errors import RlhfError
+from rlhf_runtime.job.prompt_lengths import check_prompt_lengths
 from rlhf_runtime.job.reporter import Reporter
 from rlhf_runtime.tasks.base import Task
 
@@ -39,6 +40,7 @@ def prepare(job: RLHFJob, reporter: Reporter) -> Prepared:
     """
     task = load_task(job.spec.data)
     policy = model_source(job.spec.model, task, reporter, field="spec.model")
+    check_prompt_lengths(task, policy, room_for=job.spec.algorithm.generation.max_new_tokens)
 
     def reward_model() -> str:
         if job.spec.model.builtin is None:
