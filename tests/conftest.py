@@ -1,0 +1,16 @@
+import pytest
+
+
+@pytest.fixture(scope="session")
+def ray_session():
+    """One embedded Ray for all tests of the session that want one; backends find it running and leave it so."""
+    import ray
+
+    from rlhf_runtime.backends import ray_backend  # its settings come before Ray's start
+
+    started_here = not ray.is_initialized()
+    if started_here:
+        ray_backend._start_ray(None, 256 * 1024**2)
+    yield
+    if started_here:
+        ray.shutdown()
