@@ -7,16 +7,17 @@ from group_workers import ActorRolloutWorker, CriticWorker, prompts
 from rlhf_runtime.api import Controller, RayClassWithInitArgs, RayResourcePool, RayWorkerGroup
 
 
-def train(backend, *, colocated, steps=3):
+def train(backend, *, colocated, steps=3, places=2):
     """The weights' bits after some steps, and what each step generated."""
     with Controller(backend=backend) as controller:
-        pool = RayResourcePool([1] * 2, use_gpu=False, max_colocate_count=2 if colocated else 1)
+        count = 2 if colocated else 1
+        pools = [RayResourcePool([1] * places, use_gpu=False, max_colocate_count=count) for _ in range(3 - count)]
         actor, critic = [
             RayWorkerGroup(pool, RayClassWithInitArgs(cls), controller=controller)
-            for cls in (ActorRolloutWorker, CriticWorker)
+            for pool, cls in zip(pools * count, (ActorRolloutWorker, CriticWorker), strict=True)
         ]
         seats = [seat for group in controller.engine.groups.values() for seat in group.seats]
-        assert len({id(seat.process) for seat in seats}) == (2 if colocated else 4)
+        assert len({id(seat.process) for seat in seats}) == len(pools) * places
         made = []
         for step in range(steps):
             controller.begin_iteration(step)
