@@ -1,11 +1,8 @@
 """`rlhf validate`: check manifests without a cluster."""
 
-import sys
-from pathlib import Path
-
 import click
 
-STDIN = "-"
+from rlhf_cli.manifests import ManifestError, UnreadableError, read_manifest, source_name
 
 
 @click.command()
@@ -21,24 +18,13 @@ def validate(ctx: click.Context, files: tuple[str, ...]) -> None:
 
 def _validate(file: str) -> int:
     from rlhf_api import KIND
-    from rlhf_api.errors import InvalidManifestError
     from rlhf_api.validation import load_jobs
 
-    source = "<stdin>" if file == STDIN else file
     try:
-        content = sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes()
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        click.echo(f"{source}: cannot be read: {reason}", err=True)
-        return 2
-    try:
-        jobs = load_jobs(content.decode("utf-8-sig"), source=source)
-    except UnicodeDecodeError as error:
-        click.echo(f"{source}: must be text in UTF-8, byte {error.start + 1} is not", err=True)
-        return 1
-    except InvalidManifestError as error:
+        jobs = read_manifest(file, lambda text, source: load_jobs(text, source=source))
+    except ManifestError as error:
         click.echo(str(error), err=True)
-        return 1
+        return 2 if isinstance(error, UnreadableError) else 1
     for job in jobs:
-        click.echo(f"{source}: {KIND}/{job.name} is valid")
+        click.echo(f"{source_name(file)}: {KIND}/{job.name} is valid")
     return 0

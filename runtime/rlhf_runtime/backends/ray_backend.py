@@ -7,10 +7,13 @@ more than 100 KB goes from role to role through shared memory and never through 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
+import signal
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -30,7 +33,7 @@ import ray  # noqa: E402
 import ray.exceptions as ray_errors  # noqa: E402
 
 from rlhf_runtime.backends.base import Backend, BufferRef, Host, OnDone, Outcome  # noqa: E402
-from rlhf_runtime.backends.last_words import death_of  # noqa: E402
+from rlhf_runtime.backends.last_words import death_of, size_of  # noqa: E402
 from rlhf_runtime.backends.ray_process import RoleProcess  # noqa: E402
 from rlhf_runtime.errors import BufferLostError, HostDiedError, RlhfError  # noqa: E402
 
@@ -42,12 +45,13 @@ _LOST = (ray_errors.ObjectLostError, ray_errors.OwnerDiedError, ray_errors.Objec
 
 
 class RayHost(Host):
-    """A Ray actor. `log_file` is where its output goes, once it is assigned."""
+    """A Ray actor. `log_file` is where its output goes, once it is assigned; what was there is its predecessors'."""
 
     def __init__(self, name: str, handle: Any) -> None:
         self.name = name
         self.handle = handle
         self.log_file: str | None = None
+        self.log_start = 0
 
 
 class RayBackend(Backend):
@@ -103,6 +107,7 @@ class RayBackend(Backend):
         assert isinstance(host, RayHost)
         if operation == "assign":
             host.log_file = arguments[0].log_file
+            host.log_start = size_of(host.log_file)
         self._send(host, operation, arguments, buffers, on_done, first_try=time.monotonic())
 
     def _send(
@@ -136,7 +141,7 @@ class RayBackend(Backend):
                     lambda: self._send(host, operation, arguments, buffers, on_done, first_try=first_try),
                 )
                 return
-            on_done(Outcome(error=_translate(error, host)))
+            on_done(Outcome(error=_translate(error, host, buffers)))
 
         reply.future().add_done_callback(answered)
 
@@ -199,26 +204,44 @@ class RayBackend(Backend):
 
 def _start_ray(address: str | None, object_store_bytes: int) -> None:
     if address:
-        ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+        with _own_sigterm():
+            ray.init(address=address, log_to_driver=False, logging_level="ERROR")
         return
     try:
-        ray.init(
-            num_cpus=os.cpu_count(),
-            object_store_memory=object_store_bytes,
-            include_dashboard=False,
-            log_to_driver=False,
-            logging_level="ERROR",
-        )
+        with _own_sigterm():
+            ray.init(
+                num_cpus=os.cpu_count(),
+                object_store_memory=object_store_bytes,
+                include_dashboard=False,
+                log_to_driver=False,
+                logging_level="ERROR",
+            )
     except Exception as error:  # Ray raises many types here; all mean the same to a user
         raise RlhfError(f"Ray could not be started on this machine: {error}") from error
 
 
-def _translate(error: BaseException, host: RayHost) -> BaseException:
+@contextlib.contextmanager
+def _own_sigterm() -> Iterator[None]:
+    """Ray sets a handler for SIGTERM that ends the process where it stands; what to do then is not Ray's to say."""
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, handler)
+
+
+def _translate(error: BaseException, host: RayHost, buffers: Sequence[BufferRef]) -> BaseException:
     """Ray's many errors in our few."""
     cause = error.cause if isinstance(error, ray_errors.RayTaskError) else error
     if isinstance(cause, _LOST):
-        return BufferLostError(f"a buffer is lost: {cause}")
+        named = getattr(cause, "object_ref_hex", None)
+        lost = next((b for b in buffers if b is not None and b.hex() == named), None)
+        return BufferLostError(f"a buffer is lost: {cause}", buffer=lost)
+    if isinstance(cause, ray_errors.ActorUnavailableError):
+        limit = _UNAVAILABLE_LIMIT_SECONDS
+        return HostDiedError(f"the process could not be reached for {limit:g} s", reason="Unreachable")
     if isinstance(cause, (ray_errors.RayActorError, ray_errors.WorkerCrashedError)):
-        reason, message = death_of(str(cause), host.log_file)
+        reason, message = death_of(str(cause), host.log_file, since=host.log_start)
         return HostDiedError(message, reason=reason)
     return error

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import signal
+import sys
 import threading
 from typing import Any
 
@@ -14,6 +16,7 @@ class RoleProcess:
 
     def __init__(self) -> None:
         _ignore_interrupts()
+        _end_with_parent()
         import torch
 
         from rlhf_runtime.backends import preload
@@ -51,3 +54,10 @@ def _ignore_interrupts() -> None:
     """Ctrl-C in a terminal reaches every process of it; it is the controller's to handle."""
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _end_with_parent() -> None:
+    """Ask the kernel to end this process with Ray's node process; by itself it would notice only seconds later."""
+    if sys.platform == "linux":
+        set_parent_death_signal = 1
+        ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL, 0, 0, 0)

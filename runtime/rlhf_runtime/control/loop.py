@@ -128,6 +128,8 @@ class TrainingLoop:
                 f'step {declared.iteration}: the metric "{bad[0]}" is {metrics[bad[0]]}; '
                 "the steps before it are committed"
             )
+        if evaluation:  # before the commit: a run that ends between the two evaluates again, and gets the same
+            self._on_step(StepRecord(step=declared.iteration, evaluation=evaluation))
         groups = controller.engine.groups
         versions = {name: group.version_after(declared.iteration) for name, group in groups.items()}
         self._commits.commit(
@@ -136,8 +138,6 @@ class TrainingLoop:
         self._committed = versions
         self._commits.prune(COMMITS_KEPT)
         controller.engine.retire(declared.iteration)
-        if evaluation:
-            self._on_step(StepRecord(step=declared.iteration, evaluation=evaluation))
         seconds = controller.engine.backend.now() - declared.began
         self._on_step(StepRecord(step=declared.iteration + 1, seconds=seconds, metrics=metrics))
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from rlhf_runtime.control.loop import StepRecord
-from rlhf_runtime.resilience.incidents import Incident
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # a command line shows something before torch is imported
+    from rlhf_runtime.control.loop import StepRecord
+    from rlhf_runtime.resilience.incidents import Incident
 
 
 class Reporter:

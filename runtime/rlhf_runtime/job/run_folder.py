@@ -53,12 +53,14 @@ class RunFolder:
         """Where the workers' output goes."""
         return self.path / "logs"
 
-    def open(self, *, fresh: bool) -> None:
-        """Make the folder if need be and lock it; `fresh` removes what an earlier run left.
+    def open(self) -> None:
+        """Make the folder if need be and lock it; nothing happens if this object has the lock already.
 
         Raises:
             RunFolderError: Another process runs in it, or it cannot be written.
         """
+        if self._lock is not None:
+            return
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             lock = (self.path / ".lock").open("a+")
@@ -75,8 +77,6 @@ class RunFolder:
         lock.write(f"pid {os.getpid()}\n")
         lock.flush()
         self._lock = lock
-        if fresh:
-            self._clear()
 
     def close(self) -> None:
         """Give up the lock."""
@@ -85,14 +85,14 @@ class RunFolder:
             self._lock = None
 
     def check_manifest(self, manifest: Mapping[str, Any]) -> None:
-        """Keep the job's manifest, or compare it with the one that this run was started with.
+        """Keep the job's manifest; once a step was made, compare it with the one that the run was started with.
 
         Raises:
             RunFolderError: They differ in something that a resumed run cannot change.
         """
         file = self.path / "manifest.json"
         wanted = _fixed_part(manifest)
-        if file.exists():
+        if file.exists() and self._has_steps():
             differing = _differences(_fixed_part(json.loads(file.read_text())), wanted)
             if differing:
                 raise RunFolderError(
@@ -106,7 +106,7 @@ class RunFolder:
         file = self.path / "metrics.jsonl"
         if not file.exists():
             return []
-        lines = [json.loads(line) for line in file.read_text().splitlines() if line.endswith("}")]
+        lines = [json.loads(line) for line in file.read_text().splitlines() if line.endswith("}")]  # a torn one: none
         kept = [line for line in lines if line["step"] <= up_to_step]
         replace_text(file, "".join(json.dumps(line) + "\n" for line in kept))
         return kept
@@ -121,7 +121,8 @@ class RunFolder:
         file = self.path / "summary.json"
         return json.loads(file.read_text()) if file.exists() else None
 
-    def _clear(self) -> None:
+    def clear(self) -> None:
+        """Remove all that an earlier run left."""
         for entry in self.path.iterdir():
             if entry.name == ".lock":
                 continue
@@ -129,6 +130,10 @@ class RunFolder:
                 shutil.rmtree(entry)
             else:
                 entry.unlink()
+
+    def _has_steps(self) -> bool:
+        file = self.path / "metrics.jsonl"
+        return file.exists() and file.stat().st_size > 0
 
 
 def write_json(file: Path, value: Mapping[str, Any]) -> None:
@@ -139,8 +144,12 @@ def write_json(file: Path, value: Mapping[str, Any]) -> None:
 def replace_text(file: Path, text: str) -> None:
     """Write a text file whole or not at all."""
     draft = file.with_name(f".{file.name}.draft")
-    draft.write_text(text, encoding="utf-8")
-    draft.replace(file)
+    try:
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(file)
+    except OSError:
+        draft.unlink(missing_ok=True)
+        raise
 
 
 _CHANGEABLE = (("algorithm", "totalSteps"), ("algorithm", "evaluation"), ("state",), ("suspend",))

@@ -7,9 +7,10 @@ The same call resumes: whatever ended an earlier run, this one goes on after the
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from rlhf_runtime.job.prepare import Prepared, UnsupportedError, prepare
 from rlhf_runtime.job.reporter import Reporter
 from rlhf_runtime.job.roles import flow_settings, make_roles
 from rlhf_runtime.job.run_folder import RunFolder
-from rlhf_runtime.job.summary import Outcome, write_summary
+from rlhf_runtime.job.summary import COMPLETE, FAILED, INTERRUPTED, Outcome, finished_run, write_summary
 from rlhf_runtime.resilience.checkpoint import Commit, CommitLog
 from rlhf_runtime.resilience.incidents import Incident
 from rlhf_runtime.resilience.state_store import open_state_store
@@ -74,13 +75,13 @@ class JobRunner:
         reporter: Told what happens.
         backend: Where the roles run; a name or a backend, by default Ray.
         controller_class: The control flow in place of the algorithm's: a class or `package.module:Class`.
-        fresh: Whether to forget an earlier run.
+        fresh: Whether to forget an earlier run, once data and models of the new one are there.
     """
 
     def __init__(
         self,
         job: RLHFJob,
-        folder: Path,
+        folder: RunFolder | Path,
         *,
         reporter: Reporter | None = None,
         backend: Backend | str | None = None,
@@ -88,27 +89,35 @@ class JobRunner:
         fresh: bool = False,
     ) -> None:
         self._job = job
-        self._folder = RunFolder(folder)
+        self._folder = folder if isinstance(folder, RunFolder) else RunFolder(folder)
         self._reporter = reporter or Reporter()
         self._backend = backend
         self._controller_class = controller_class
         self._fresh = fresh
         self._recorder = _Recorder(self._folder, self._reporter)
+        self._controller: Controller | None = None
+        self._epoch = 0
+        self._last: Commit | None = None
         self._lines: list[dict[str, Any]] = []
+        self._step_ended = 0.0
 
     def run(self) -> Outcome:
-        """Run to the end, or until something ends it; the summary is written in every case.
+        """Run to the end, or until something ends it.
+
+        The summary is written in every case, but for a `fresh` run that fails before it forgets the earlier one.
 
         Raises:
             RlhfError: The run cannot start or go on; what was committed is whole.
+            OSError: The folder cannot be written any more; what was committed is whole.
             KeyboardInterrupt: It was stopped; the same call goes on later.
         """
-        self._folder.open(fresh=self._fresh)
+        self._folder.open()
         try:
-            self._folder.check_manifest(self._job.to_manifest())
-            finished = self._folder.summary()
-            if finished and finished.get("status") == "complete" and finished["steps"] >= self._total:
-                return Outcome.from_summary(finished, folder=self._folder.path, ran=False)
+            if not self._fresh:
+                self._folder.check_manifest(self._job.to_manifest())
+                if outcome := finished_run(self._folder, self._job):
+                    return outcome
+                self._take_over()
             return self._run()
         finally:
             self._folder.close()
@@ -118,57 +127,80 @@ class JobRunner:
         return self._job.spec.algorithm.total_steps
 
     def _run(self) -> Outcome:
-        controller: Controller | None = None
-        status, failure = "failed", "stopped before the first step"
         try:
-            self._reporter.phase("Preparing data and models")
-            prepared = prepare(self._job, self._reporter)
-            roles = make_roles(self._job, prepared, self._reporter)
-            epoch, last = self._take_over()
-            self._reporter.phase(f"Starting {len(roles)} roles")
-            controller = self._make_controller(prepared, epoch, last)
-            for role in roles:
-                controller.register_role(role)
-            controller.engine.wait_ready(lambda group: self._reporter.role_ready(group.role.name, len(group.seats)))
-            self._train(controller, epoch, last)
-            status, failure = "complete", ""
-        except KeyboardInterrupt:
-            status, failure = "interrupted", "stopped from outside"
+            self._train()
+        except BaseException as error:
+            stopped = isinstance(error, KeyboardInterrupt)
+            if stopped:
+                self._reporter.phase("Stopping")
+            with contextlib.suppress(OSError):  # of a full disk, say; `error` tells more
+                self._wind_up(INTERRUPTED if stopped else FAILED, "stopped from outside" if stopped else str(error))
             raise
-        except Exception as error:
-            failure = str(error)
-            raise
-        finally:
-            outcome = self._wind_up(controller, status, failure)
+        outcome = self._wind_up(COMPLETE, "")
+        assert outcome is not None, "a complete run has an epoch"
         return outcome
 
-    def _take_over(self) -> tuple[int, Commit | None]:
+    def _take_over(self) -> None:
+        """Claim the run and read what an earlier session left of it."""
         self._folder.state.mkdir(parents=True, exist_ok=True)
-        epoch, last = CommitLog(open_state_store(str(self._folder.state))).take_over()
-        done = last.iteration + 1 if last else 0
+        self._epoch, self._last = CommitLog(open_state_store(str(self._folder.state))).take_over()
+        done = self._last.iteration + 1 if self._last else 0
         self._lines = self._folder.read_metrics(up_to_step=done)
+        if self._last and not any(line["step"] == done and "seconds" in line for line in self._lines):
+            # Ended between the commit and its line: nobody knows any more how long the step took.
+            self._append({"step": done, "time": time.time(), "seconds": None, **self._last.metrics})
         if done:
             self._reporter.resumed(done, self._total)
-        return epoch, last
 
-    def _make_controller(self, prepared: Prepared, epoch: int, last: Commit | None) -> Controller:
+    def _train(self) -> None:
+        self._reporter.phase("Preparing data and models")
+        prepared = prepare(self._job, self._reporter)
+        roles = make_roles(self._job, prepared, self._reporter)
+        control_flow = self._control_flow()
+        if self._fresh:
+            self._folder.clear()
+            self._folder.check_manifest(self._job.to_manifest())
+            self._take_over()
+        self._reporter.phase(f"Starting {len(roles)} roles" if len(roles) > 1 else "Starting 1 role")
+        self._controller = controller = self._make_controller(control_flow, prepared)
+        for role in roles:
+            controller.register_role(role)
+        controller.engine.wait_ready(lambda group: self._reporter.role_ready(group.role.name, len(group.seats)))
+        self._reporter.phase("Training")
+        spec = self._job.spec
+        settings = LoopSettings(
+            total_steps=self._total,
+            epoch=self._epoch,
+            snapshot_every=spec.state.snapshot_every_steps,
+            keep=spec.state.keep,
+            evaluate_every=spec.algorithm.evaluation.every_steps,
+            lag=self._lag,
+        )
+        store = open_state_store(str(self._folder.state))
+        TrainingLoop(controller, store, settings, start=self._last, on_step=self._record_step).run()
+        self._export(controller)
+
+    def _control_flow(self) -> type[Controller]:
         algorithm = self._job.spec.algorithm
-        custom = algorithm.custom.controller_class if algorithm.custom else None
-        chosen = self._controller_class or custom
+        chosen = self._controller_class or (algorithm.custom.controller_class if algorithm.custom else None)
         cls = import_object(chosen, what="controller class") if chosen else _CONTROLLERS[algorithm.name]
         if not (isinstance(cls, type) and issubclass(cls, Controller)):
             raise UnsupportedError(f'"{chosen}" must be a subclass of `rlhf_runtime.api.Controller`')
+        return cls
+
+    def _make_controller(self, control_flow: type[Controller], prepared: Prepared) -> Controller:
+        algorithm = self._job.spec.algorithm
         settings = EngineSettings(
             job=self._job.name,
             seed=algorithm.seed,
-            epoch=epoch,
+            epoch=self._epoch,
             state_location=str(self._folder.state.resolve()),
-            restore_versions=last.versions if last else {},
+            restore_versions=self._last.versions if self._last else {},
             lag=self._lag,
             spares=1,
             log_folder=str(self._folder.logs.resolve()),
         )
-        controller = cls(backend=self._backend, settings=settings, observer=self._recorder)
+        controller = control_flow(backend=self._backend, settings=settings, observer=self._recorder)
         parameters = algorithm.custom.parameters if algorithm.custom else {}
         controller.configure(task=prepared.task, flow=flow_settings(self._job), parameters=parameters)
         return controller
@@ -177,57 +209,70 @@ class JobRunner:
     def _lag(self) -> int:
         return 1 if self._job.spec.algorithm.schedule is Schedule.ONE_STEP_OFF else 0
 
-    def _train(self, controller: Controller, epoch: int, last: Commit | None) -> None:
-        spec = self._job.spec
-        settings = LoopSettings(
-            total_steps=self._total,
-            epoch=epoch,
-            snapshot_every=spec.state.snapshot_every_steps,
-            keep=spec.state.keep,
-            evaluate_every=spec.algorithm.evaluation.every_steps,
-            lag=self._lag,
-        )
-        store = open_state_store(str(self._folder.state))
-        self._reporter.phase("Training")
-        TrainingLoop(controller, store, settings, start=last, on_step=self._record_step).run()
-        actor = flow_settings(self._job).actor
-        if hasattr(controller.engine.groups[actor].cls, "export"):
+    def _export(self, controller: Controller) -> None:
+        actor = controller.engine.groups.get(flow_settings(self._job).actor)
+        if actor is not None and hasattr(actor.cls, "export"):
             inputs = {"folder": str(self._folder.model.resolve())}
-            controller.step(role=actor, method="export", inputs=inputs, outputs=[])
+            controller.step(role=actor.role, method="export", inputs=inputs, outputs=[])
             controller.finish()
 
     def _record_step(self, record: StepRecord) -> None:
         now = time.time()
-        line: dict[str, Any] = {"step": record.step, "time": now, **record.evaluation}
-        rates: dict[str, float] = {}
-        if record.metrics:
-            self._recorder.times.add_step(now - record.seconds, now)
-            flow = flow_settings(self._job)
-            rates["samples_per_second"] = flow.prompts_per_step * flow.samples_per_prompt / record.seconds
-            if "tokens" in record.metrics:
-                rates["tokens_per_second"] = record.metrics["tokens"] / record.seconds
-            line |= {"seconds": record.seconds, **rates, **record.metrics}
-        self._lines.append(line)
-        self._folder.append("metrics.jsonl", line)
-        self._reporter.step(record, rates)
+        if record.evaluation:
+            if not self._is_known(record):
+                self._append({"step": record.step, "time": now, **record.evaluation})
+            self._reporter.step(record, {})
+            return
+        # Iterations overlap when the schedule is one step off: a step begins when the one before it ends.
+        began = max(now - record.seconds, self._step_ended)
+        self._step_ended = now
+        self._recorder.times.add_step(began, now)
+        seconds = max(now - began, 1e-6)
+        flow = flow_settings(self._job)
+        rates = {"samples_per_second": flow.prompts_per_step * flow.samples_per_prompt / seconds}
+        if "tokens" in record.metrics:
+            rates["tokens_per_second"] = record.metrics["tokens"] / seconds
+        self._append({"step": record.step, "time": now, "seconds": seconds, **rates, **record.metrics})
+        self._reporter.step(replace(record, seconds=seconds), rates)
 
-    def _wind_up(self, controller: Controller | None, status: str, failure: str) -> Outcome:
+    def _is_known(self, record: StepRecord) -> bool:
+        """Whether an earlier session has written this evaluation: one of the same weights gives the same."""
+        return any(line["step"] == record.step and line.keys() >= record.evaluation.keys() for line in self._lines)
+
+    def _append(self, line: dict[str, Any]) -> None:
+        self._folder.append("metrics.jsonl", line)
+        self._lines.append(line)
+
+    def _wind_up(self, status: str, failure: str) -> Outcome | None:
+        """Write down how it went and end the processes; None where an earlier run must not be touched."""
+        controller = self._controller
         try:
-            outcome = write_summary(
-                self._job,
-                self._folder,
-                controller=controller,
-                times=self._recorder.times,
-                lines=self._lines,
-                status=status,
-                failure=failure,
-            )
-            if any("reward" in line for line in self._lines):
-                draw_curve(self._lines, self._folder.path / "learning_curve.png", title=self._job.name)
+            outcome = self._summarize(controller, status, failure) if self._epoch else None
         finally:
             if controller is not None:
                 controller.close()
+        # Drawing takes a second or two, which a stopped run does not have.
+        if status != INTERRUPTED and any("reward" in line for line in self._lines):
+            draw_curve(self._lines, self._folder.path / "learning_curve.png", title=self._job.name)
         return outcome
+
+    def _summarize(self, controller: Controller | None, status: str, failure: str) -> Outcome:
+        engine = controller.engine if controller is not None and controller.started else None
+        memory: Mapping[str, int] = {}
+        # A backend without processes would first do what waits in its queue.
+        if engine is not None and (status == COMPLETE or engine.backend.threaded):
+            with contextlib.suppress(RlhfError):
+                memory = engine.peak_memory(limit=2.0 if status == COMPLETE else 0.5)
+        return write_summary(
+            self._job,
+            self._folder,
+            groups=engine.groups if engine is not None else {},
+            memory=memory,
+            times=self._recorder.times,
+            lines=self._lines,
+            status=status,
+            failure=failure,
+        )
 
 
 __all__ = ["InterruptedRunError", "JobRunner", "Outcome", "RlhfError"]
