@@ -16,7 +16,7 @@ from rlhf_runtime.models.preference import (
 from rlhf_runtime.models.preference_data import RewardModelConfig, choose_candidates, make_preferences
 from rlhf_runtime.tasks.corruptions import near_miss
 
-CONFIG = RewardModelConfig(steps=3, words_per_step=8, heldout_words=20, warmup_steps=1)
+CONFIG = RewardModelConfig(samples=2, steps=3, words_per_step=8, heldout_words=20, warmup_steps=1)
 
 
 def test_the_loss_is_the_mean_over_all_pairs_with_a_preference():

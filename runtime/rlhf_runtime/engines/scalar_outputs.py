@@ -49,8 +49,8 @@ def response_scores(
 ) -> Tensor:
     """A reward model's score of each response: the sum of its numbers at the response's tokens.
 
-    A mistake is judged at the letter where it is made, so that the score of one letter does not depend on what the
-    rest of the response does to a single last position. Learns in a fraction of the steps, and is harder to fool.
+    A mistake can be judged at the token where it is made, rather than at the end for all of them at once, which is
+    easier to learn: on the spelling task 250 steps reach a pair accuracy of 0.97, and 0.93 with the last token alone.
 
     Args:
         model: returns one number per position, (B, L).

@@ -22,7 +22,8 @@ from rlhf_runtime.models.loading import load_causal_lm, load_scalar_model, load_
 from rlhf_runtime.models.preference_data import Preferences, RewardModelConfig, make_preferences
 from rlhf_runtime.tasks.base import Task
 
-CODE_VERSION = 2
+CODE_VERSION = 3
+NORMALIZING_SAMPLES = 2048
 
 
 def bradley_terry_loss(scores: Tensor, quality: Tensor) -> Tensor:
@@ -77,7 +78,7 @@ def spelling_reward_model(
         heldout = preferences.rows(slice(config.heldout_words))
         model = load_scalar_model(policy)
         train_reward_model(model, preferences.rows(slice(config.heldout_words, None)), config=config, progress=progress)
-        normalize(model, samples)
+        normalize(model, {name: rows[:NORMALIZING_SAMPLES] for name, rows in samples.items()})
         scores = compute_scores(model, heldout.flat()).view(heldout.quality.shape)
         (folder / "training.json").write_text(json.dumps({"pair_accuracy": pair_accuracy(scores, heldout.quality)}))
         model.save(folder)
@@ -121,7 +122,7 @@ def train_reward_model(
 
 def normalize(model: ScalarHeadModel, samples: Batch) -> None:
     """Shift and scale the scores so that the policy's samples have mean 0 and standard deviation 1."""
-    scores = compute_scores(model, samples, micro_batch_size=2048)
+    scores = compute_scores(model, samples, micro_batch_size=256)
     model.shift.copy_(scores.mean())
     model.scale.copy_(scores.std())
 

@@ -39,14 +39,14 @@ class RewardModelConfig:
         seed: of samples, mistakes and order.
     """
 
-    samples: int = 2
+    samples: int = 1
     candidates: int = 5
     near_misses: int = 2
     temperature: float = 1.0
     max_new_tokens: int = 7
     heldout_words: int = 400
     steps: int = 250
-    words_per_step: int = 40
+    words_per_step: int = 32
     learning_rate: float = 1e-3
     warmup_steps: int = 20
     seed: int = 0
