@@ -11,6 +11,7 @@ import contextlib
 import os
 import queue
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -25,6 +26,7 @@ for _name, _value in {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_DEDUP_LOGS": "0",
+    "RAY_IGNORE_UNHANDLED_ERRORS": "1",  # the buffer beside a failed reply is one of those
     "RAY_enable_metrics_collection": "0",
 }.items():
     os.environ.setdefault(_name, _value)
@@ -80,6 +82,7 @@ class RayBackend(Backend):
         self._owns_ray = not ray.is_initialized()
         if self._owns_ray:
             _start_ray(address or os.environ.get("RAY_ADDRESS"), object_store_bytes)
+        _tell_no_deaths()
         self.buffers_outlive_hosts = len(ray.nodes()) == 1
         self._actor_class = ray.remote(
             num_cpus=0,
@@ -150,7 +153,8 @@ class RayBackend(Backend):
         assert isinstance(host, RayHost)
         if host in self._hosts:
             self._hosts.remove(host)
-            ray.kill(host.handle, no_restart=True)
+            if ray.is_initialized():  # else Ray would start anew just for this
+                ray.kill(host.handle, no_restart=True)
 
     def put(self, buffer: np.ndarray) -> BufferRef:
         """Into shared memory."""
@@ -208,7 +212,7 @@ def _start_ray(address: str | None, object_store_bytes: int) -> None:
             ray.init(address=address, log_to_driver=False, logging_level="ERROR")
         return
     try:
-        with _own_sigterm():
+        with _own_sigterm(), _same_imports():
             ray.init(
                 num_cpus=os.cpu_count(),
                 object_store_memory=object_store_bytes,
@@ -221,6 +225,20 @@ def _start_ray(address: str | None, object_store_bytes: int) -> None:
 
 
 @contextlib.contextmanager
+def _same_imports() -> Iterator[None]:
+    """What is started in here can import what this process can: worker classes lie wherever their user has them."""
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join(os.path.abspath(folder) for folder in sys.path)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PYTHONPATH"]
+        else:
+            os.environ["PYTHONPATH"] = before
+
+
+@contextlib.contextmanager
 def _own_sigterm() -> Iterator[None]:
     """Ray sets a handler for SIGTERM that ends the process where it stands; what to do then is not Ray's to say."""
     handler = signal.getsignal(signal.SIGTERM)
@@ -229,6 +247,23 @@ def _own_sigterm() -> Iterator[None]:
     finally:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, handler)
+
+
+def _tell_no_deaths() -> None:
+    """Keep Ray from printing guesses about a dead process into the terminal: the incident says what is known."""
+    from ray._private import worker
+
+    plain = worker.print_to_stdstream
+    if getattr(plain, "without_deaths", False):
+        return
+
+    def without_deaths(data: dict[str, Any], *arguments: Any, **named: Any) -> None:
+        lines = [line for line in data["lines"] if not line.startswith("A worker died or was killed")]
+        if lines:
+            plain({**data, "lines": lines}, *arguments, **named)
+
+    without_deaths.without_deaths = True  # type: ignore[attr-defined]
+    worker.print_to_stdstream = without_deaths
 
 
 def _translate(error: BaseException, host: RayHost, buffers: Sequence[BufferRef]) -> BaseException:

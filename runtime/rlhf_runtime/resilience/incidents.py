@@ -45,7 +45,8 @@ class Incident:
         role: The role's name.
         worker: The worker's name, such as `critic-worker-003`.
         attempt: Which process of this rank it was, from 0.
-        reason: `Killed`, `Segfault`, `HostOutOfMemory`, `CUDAOutOfMemory`, `Hang`, `Exception` or `Unknown`.
+        reason: `Killed`, `Segfault`, `Abort`, `Exited`, `HostOutOfMemory`, `CUDAOutOfMemory`, `Hang`, `Unreachable`,
+            `Exception` or `Unknown`.
         message: The cause in one line.
         step: What it was doing; empty when idle.
         pid: Its process id.
