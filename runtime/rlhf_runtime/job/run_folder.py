@@ -69,10 +69,10 @@ class RunFolder:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            lock.seek(0)
-            raise RunFolderError(
-                f'another process ({lock.read().strip() or "unknown"}) runs in "{self.path}"'
-            ) from error
+            with lock:
+                lock.seek(0)
+                holder = lock.read().strip() or "unknown"
+            raise RunFolderError(f'another process ({holder}) runs in "{self.path}"') from error
         lock.truncate(0)
         lock.write(f"pid {os.getpid()}\n")
         lock.flush()
