@@ -87,7 +87,16 @@ def test_what_is_finished_is_forgotten(lag: int) -> None:
             node = _node(iteration, ordinal, letter)
             order.place(node)
             node.state = NodeState.DONE
-    assert len(order._writes) + len(order._reads_since_write) < 10
+    assert len(order._writes) + len(order._reads_since_write) < 20
+
+
+def test_reads_that_no_write_follows_are_forgotten_too() -> None:
+    order = EffectOrder()
+    for ordinal in range(1000):
+        node = _node(0, ordinal, "R")
+        order.place(node)
+        node.state = NodeState.DONE
+    assert len(order._reads_since_write) <= 16
 
 
 def test_a_long_script_of_one_iteration_keeps_one_write() -> None:

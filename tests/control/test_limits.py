@@ -17,7 +17,11 @@ def test_a_hang_becomes_an_incident_and_a_restart() -> None:
     assert run.step("critic", "look", ["total"])["total"].get() == 3.0
     assert run.backend.now() == 32.0
     (incident,) = run.seen.incidents
-    assert (incident.reason, incident.worker, incident.step) == ("Hang", "critic-worker-000", "step 0.1 critic.look")
+    assert (incident.reason, incident.worker, incident.step) == (
+        "MethodTimeout",
+        "critic-worker-000",
+        "step 0.1 critic.look",
+    )
     assert "no answer within `methodTimeoutSeconds` (30 s)" in incident.message
     assert run.restarts == {"critic": 1}
     assert len(run.seen.recoveries) == 1
@@ -66,7 +70,7 @@ def test_a_worker_that_is_never_ready_ends_the_role_by_name() -> None:
     with pytest.raises(StepError, match=r'role "critic" could not be started: .*`startTimeoutSeconds` \(10 s\)'):
         run.controller.engine.wait_ready()
     assert run.backend.now() == 20.0
-    assert [i.reason for i in run.seen.incidents] == ["Hang", "Hang"]
+    assert [i.reason for i in run.seen.incidents] == ["StartTimeout", "StartTimeout"]
 
 
 def test_a_worker_that_is_ready_in_time_is_left_alone() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rlhf_api.enums import FailureReason
 from rlhf_runtime.control.graph import Shard
 from rlhf_runtime.control.processes import Process
 from rlhf_runtime.errors import HostDiedError
@@ -47,7 +48,7 @@ class Deadlines:
             if due <= now and shard.running:
                 limit = self._engine.groups[shard.node.role].role.method_timeout
                 message = f"no answer within `methodTimeoutSeconds` ({limit:g} s)"
-                self._engine.recovery.shard_failed(shard, HostDiedError(message, reason="Hang"))
+                self._engine.recovery.shard_failed(shard, HostDiedError(message, reason=FailureReason.METHOD_TIMEOUT))
         self.arm()
 
     def _limited(self) -> list[tuple[Shard, float]]:

@@ -141,7 +141,7 @@ class Engine:
         with self._news:
             if self.closed:
                 raise InterruptedRunError("the controller is closed")
-            needs = {*node.sources, *self._orders[node.role].place(node)}
+            needs = {*node.sources, *self._orders[node.role].place(node), *self.recovery.computing_again(node)}
             self.active[node.id] = node
             broken = [n for n in needs if n.state in (NodeState.FAILED, NodeState.SKIPPED) and node.hinges_on(n)]
             node.needs = {n for n in needs if not n.finished}

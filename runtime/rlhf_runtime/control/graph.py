@@ -132,6 +132,9 @@ class Node:
         return f"step {self.iteration}.{self.ordinal} {self.role}.{self.method}"
 
 
+_FEW = 16
+
+
 class EffectOrder:
     """The order that declared effects impose within one role.
 
@@ -143,6 +146,7 @@ class EffectOrder:
         self._lag = lag
         self._writes: list[Node] = []  # of each iteration the last, in order
         self._reads_since_write: list[Node] = []
+        self._look_again_at = _FEW
 
     def place(self, node: Node) -> set[Node]:
         """Take `node` as the role's next step; give the earlier ones it must wait for."""
@@ -152,6 +156,9 @@ class EffectOrder:
             return set()
         if effect is Effect.READ:
             self._reads_since_write.append(node)
+            if len(self._reads_since_write) >= self._look_again_at:
+                self._reads_since_write = [r for r in self._reads_since_write if not r.finished]
+                self._look_again_at = max(_FEW, 2 * len(self._reads_since_write))
             return set(self._visible_writes(node)[-1:])
         earlier = {*self._reads_since_write, *self._writes[-1:]}
         if self._writes and self._writes[-1].iteration == node.iteration:
@@ -167,4 +174,3 @@ class EffectOrder:
     def _forget_finished(self, *, before: int) -> None:
         old = [w for w in self._writes if w.iteration < before and w.finished]
         self._writes = [w for w in self._writes if w not in old[:-1]]  # a read may still have to wait for the newest
-        self._reads_since_write = [r for r in self._reads_since_write if not (r.finished and r.iteration < before)]

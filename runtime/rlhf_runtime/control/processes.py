@@ -12,6 +12,7 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from rlhf_api.enums import FailureReason
 from rlhf_runtime.backends.base import Backend, Host, Outcome
 from rlhf_runtime.errors import HostDiedError
 from rlhf_runtime.messages import Assignment, Joined
@@ -162,6 +163,9 @@ class ProcessPool:
             self._on_joined(seat)
 
         seconds = seat.group.role.start_timeout
-        late = HostDiedError(f"{seat.name} was not ready within `startTimeoutSeconds` ({seconds:g} s)", reason="Hang")
+        late = HostDiedError(
+            f"{seat.name} was not ready within `startTimeoutSeconds` ({seconds:g} s)",
+            reason=FailureReason.START_TIMEOUT,
+        )
         limit = self._backend.call_later(seconds, lambda: self._guard(joined)(Outcome(error=late)))
         self._backend.submit(host, "assign", (self._assign(seat),), (), self._guard(joined))

@@ -194,6 +194,13 @@ class Recovery:
                 other.needs.add(node)
                 node.dependents.append(other)
 
+    def computing_again(self, write: Node) -> list[Node]:
+        """The steps of its role that a new write must wait for though they were done before."""
+        if write.spec.effect is not Effect.WRITE:
+            return []
+        reads = [n for n in self._engine.active.values() if n.role == write.role and n.spec.effect is Effect.READ]
+        return [n for n in reads if n.state in (NodeState.READY, NodeState.RUNNING)]
+
     def inputs_are_there(self, node: Node) -> None:
         """Lost inputs of `node` were made again, perhaps not yet all."""
         node.columns = {name: self._engine.resolve(value) for name, value in node.inputs.items()}
