@@ -26,7 +26,7 @@ _FILES = (
     ("logs/", "what each worker printed"),
     ("state/", "what a run needs to go on: commits, snapshots, update logs"),
 )
-_VERBS = {"Hang": "hung", "Exception": "raised"}
+_VERBS = {"Hang": "hung", "MethodTimeout": "did not answer", "Exception": "raised"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,9 +67,7 @@ class View:
 def live(view: View, now: float, width: int) -> RenderableType:
     """The part of the screen that is drawn again and again."""
     width = min(width, WIDTH)
-    lines: list[RenderableType] = [
-        Text(f"{incident_line(incident)}; being restored ...", style="yellow") for incident in view.restoring
-    ]
+    lines: list[RenderableType] = [_restoring(incident) for incident in view.restoring]
     if view.step is not None:
         shown = Text(f"step {view.step.step}/{view.step.total}", style="bold")
         lines.append(_bar(shown, view.step.step, view.step.total, _numbers(view.step, seconds=False), width))
@@ -83,6 +81,11 @@ def live(view: View, now: float, width: int) -> RenderableType:
         text = f"{spinner} {view.phase}{ready} ... {now - view.since:.0f} s"
         lines.append(Text(text, overflow="ellipsis", no_wrap=True))
     return Group(*lines)
+
+
+def _restoring(incident: Incident) -> Text:
+    text = f"{incident.worker} {_happened(incident)}: {incident.reason}; being restored ..."
+    return Text(text, style="yellow", overflow="ellipsis", no_wrap=True)
 
 
 def _bar(before: Text, done: int, total: int, after: str, width: int) -> Table:
@@ -125,9 +128,12 @@ def evaluation_line(step: int, evaluation: Mapping[str, float]) -> str:
 
 def incident_line(incident: Incident) -> str:
     """What happened to a worker, where and why."""
-    verb = _VERBS.get(incident.reason, "died")
+    return f"{incident.worker} (pid {incident.pid}) {_happened(incident)}: {incident.reason}: {incident.message}"
+
+
+def _happened(incident: Incident) -> str:
     where = f"in {incident.step}" if incident.step else "between two steps"
-    return f"{incident.worker} (pid {incident.pid}) {verb} {where}: {incident.reason}: {incident.message}"
+    return f"{_VERBS.get(incident.reason, 'died')} {where}"
 
 
 def report(outcome: Outcome) -> list[RenderableType]:

@@ -1,5 +1,7 @@
 """The runtime's own errors: each says what happened, where, and what to do about it."""
 
+from rlhf_api.enums import FailureReason
+
 
 class RlhfError(Exception):
     """Base of every error that the runtime raises on purpose."""
@@ -91,10 +93,10 @@ class HostDiedError(RlhfError):
     """A role's process is gone.
 
     Attributes:
-        reason: One word of the incident vocabulary: `Killed`, `Segfault`, `HostOutOfMemory`, `Hang`, `Unknown`, ...
+        reason: Why, in the words that a restart policy matches.
     """
 
-    def __init__(self, message: str, *, reason: str = "Unknown") -> None:
+    def __init__(self, message: str, *, reason: FailureReason = FailureReason.UNKNOWN) -> None:
         super().__init__(message)
         self.reason = reason
 

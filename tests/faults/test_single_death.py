@@ -86,7 +86,7 @@ def test_the_incident_tells_what_the_worker_was_doing(kind: str) -> None:
     run = outcome(a_ppo(method_timeout=LIMIT).hit_by(fault), steps=STEPS).run
     (incident,) = run.seen.incidents
     assert incident.step == "step 2.5 critic.update"
-    assert incident.reason == {"die": "Killed", "hang": "Hang"}[kind]
+    assert incident.reason == {"die": "Killed", "hang": "MethodTimeout"}[kind]
     assert incident.pid == 1001
 
 

@@ -1,4 +1,4 @@
-"""Learning means that a held-out score rises. The examples as they are, seed 0; `bench/learning.py` takes more seeds."""
+"""Learning means that a held-out score rises. The examples as they are; `bench/learning.py` takes more seeds."""
 
 import sys
 from pathlib import Path

@@ -94,11 +94,11 @@ def test_a_worker_that_is_stopped_is_replaced_after_its_time_limit(runs, tmp_pat
     kill(stopped, 19)  # SIGSTOP
     assert run.step("critic", "look", ["total"])["total"].get() == 5.0
     (incident,) = run.seen.incidents
-    assert (incident.reason, incident.worker) == ("Hang", "critic-worker-000")
+    assert (incident.reason, incident.worker) == ("MethodTimeout", "critic-worker-000")
     wait_until(lambda: not is_alive(stopped), "the stopped process to be gone", seconds=30)
 
 
-@pytest.mark.parametrize(("kind", "want"), [("segfault", "Segfault"), ("kill", "Killed")])
+@pytest.mark.parametrize(("kind", "want"), [("segfault", "SegmentationFault"), ("kill", "Killed")])
 def test_how_a_process_died_is_told_apart_also_after_one_another(
     runs,
     tmp_path: Path,

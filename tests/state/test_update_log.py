@@ -86,19 +86,9 @@ def test_logs_of_roles_and_ranks_are_apart(store, log):
 def test_dropping_and_pruning_cut_the_ends(log):
     for version in range(1, 7):
         log.append(entry(version))
-        log.record_reply(version, wire.encode({"loss": version}))
     log.drop_after(5)
     log.prune_before(3)
     assert log.versions() == [3, 4, 5]
-    assert [log.reply(v) is not None for v in range(1, 7)] == [False, False, True, True, True, False]
-
-
-def test_a_reply_is_kept_for_its_update_only(log):
-    assert log.reply(1) is None
-    log.record_reply(1, wire.encode({"loss": 0.5}), update_id="mine")
-    assert log.reply(1).columns["loss"].inline == 0.5
-    assert log.reply(1, update_id="mine") is not None
-    assert log.reply(1, update_id="another's") is None
 
 
 def damage(data: bytes, how: str) -> bytes:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from rlhf_api.enums import FailureReason
 from rlhf_runtime.backends.base import Backend, BufferRef, Host, OnDone, Outcome
 from rlhf_runtime.errors import HostDiedError
 from rlhf_runtime.host import WorkerHost
@@ -30,7 +31,7 @@ class LocalHost(Host):
 def run_operation(host: LocalHost, operation: str, arguments: Sequence[Any], buffers: Sequence[BufferRef]) -> Outcome:
     """Run one operation here and now."""
     if not host.alive:
-        return Outcome(error=HostDiedError(f"{host.name} was ended", reason="Killed"))
+        return Outcome(error=HostDiedError(f"{host.name} was ended", reason=FailureReason.KILLED))
     try:
         if operation == "call":
             reply, buffer = host.worker_host.call(arguments[0], buffers)

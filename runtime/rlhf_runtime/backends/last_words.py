@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import os
 
+from rlhf_api.enums import FailureReason
+
 _TAIL_BYTES = 65536
 _FATAL = "Fatal Python error: "
 _RAY_MEMORY_MONITOR = ("node_out_of_memory", "running low on memory")
 _CREATION_FAILED = "error raised in its creation task"
 
 
-def death_of(ray_message: str, log_file: str | None, *, since: int = 0) -> tuple[str, str]:
+def death_of(ray_message: str, log_file: str | None, *, since: int = 0) -> tuple[FailureReason, str]:
     """The incident word and one line for a process that is gone.
 
     Args:
@@ -24,17 +26,18 @@ def death_of(ray_message: str, log_file: str | None, *, since: int = 0) -> tuple
     """
     text = ray_message.lower()
     if any(words in text for words in _RAY_MEMORY_MONITOR):
-        return "HostOutOfMemory", "ended by Ray since the machine ran out of memory"
+        return FailureReason.HOST_OUT_OF_MEMORY, "ended by Ray since the machine ran out of memory"
     words = _fatal_line(log_file, since)
     if words is not None:
-        reason = "Segfault" if "Segmentation" in words else "Abort"
+        segfault = "Segmentation" in words
+        reason = FailureReason.SEGMENTATION_FAULT if segfault else FailureReason.ABORTED
         return reason, f"died of a fatal error: {words} (stack in {log_file})"
     if _CREATION_FAILED in text:
         lines = [line.strip() for line in ray_message.splitlines() if line.strip()]
-        return "Exception", f"the process could not be set up: {lines[-1]}"
+        return FailureReason.EXCEPTION, f"the process could not be set up: {lines[-1]}"
     if "exit code" in text and "exit_actor" in text:
-        return "Exited", "left on its own"
-    return "Killed", "ended by a signal from outside (SIGKILL, or the kernel's out-of-memory killer)"
+        return FailureReason.EXITED, "left on its own"
+    return FailureReason.KILLED, "ended by a signal from outside (SIGKILL, or the kernel's out-of-memory killer)"
 
 
 def size_of(log_file: str | None) -> int:

@@ -19,25 +19,14 @@ from concurrent.futures import Future
 from typing import Any
 
 import numpy as np
+import ray
+import ray.exceptions as ray_errors
 
-# Read by Ray when it is imported or starts its processes; a user's own setting wins.
-for _name, _value in {
-    "RAY_worker_niceness": "0",  # Ray's workers run at nice 15 otherwise
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-    "RAY_DEDUP_LOGS": "0",
-    "RAY_IGNORE_UNHANDLED_ERRORS": "1",  # the buffer beside a failed reply is one of those
-    "RAY_enable_metrics_collection": "0",
-}.items():
-    os.environ.setdefault(_name, _value)
-
-import ray  # noqa: E402
-import ray.exceptions as ray_errors  # noqa: E402
-
-from rlhf_runtime.backends.base import Backend, BufferRef, Host, OnDone, Outcome  # noqa: E402
-from rlhf_runtime.backends.last_words import death_of, size_of  # noqa: E402
-from rlhf_runtime.backends.ray_process import RoleProcess  # noqa: E402
-from rlhf_runtime.errors import BufferLostError, HostDiedError, RlhfError  # noqa: E402
+from rlhf_api.enums import FailureReason
+from rlhf_runtime.backends.base import Backend, BufferRef, Host, OnDone, Outcome
+from rlhf_runtime.backends.last_words import death_of, size_of
+from rlhf_runtime.backends.ray_process import RoleProcess
+from rlhf_runtime.errors import BufferLostError, HostDiedError, RlhfError
 
 _CONTROL = {"ping"}
 _FETCH_SECONDS = 60.0
@@ -275,7 +264,7 @@ def _translate(error: BaseException, host: RayHost, buffers: Sequence[BufferRef]
         return BufferLostError(f"a buffer is lost: {cause}", buffer=lost)
     if isinstance(cause, ray_errors.ActorUnavailableError):
         limit = _UNAVAILABLE_LIMIT_SECONDS
-        return HostDiedError(f"the process could not be reached for {limit:g} s", reason="Unreachable")
+        return HostDiedError(f"the process could not be reached for {limit:g} s", reason=FailureReason.NODE_LOST)
     if isinstance(cause, (ray_errors.RayActorError, ray_errors.WorkerCrashedError)):
         reason, message = death_of(str(cause), host.log_file, since=host.log_start)
         return HostDiedError(message, reason=reason)

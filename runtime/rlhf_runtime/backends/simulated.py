@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from rlhf_api.enums import FailureReason
 from rlhf_runtime.backends.base import Backend, BufferRef, Host, OnDone, Outcome
 from rlhf_runtime.errors import BufferLostError, HostDiedError
 from rlhf_runtime.host import WorkerHost
@@ -222,7 +223,7 @@ class SimulatedBackend(Backend):
     ) -> tuple[Outcome, _SimulatedDeath | None]:
         """The operation's outcome, and what befalls the host once it is out."""
         if not host.alive:
-            return Outcome(error=HostDiedError(f"{host.name} is gone", reason="Killed")), None
+            return Outcome(error=HostDiedError(f"{host.name} is gone", reason=FailureReason.KILLED)), None
         try:
             if operation == "assign":
                 assignment: Assignment = arguments[0]
@@ -250,7 +251,7 @@ class SimulatedBackend(Backend):
         host.buffers_lost = death.kind == "lose"
         host.alive = False
         gone, host.waiting = host.waiting, []
-        error = HostDiedError(f"{host.name} was killed by the script", reason="Killed")
+        error = HostDiedError(f"{host.name} was killed by the script", reason=FailureReason.KILLED)
         for on_done in gone:
             self._at(self._now, functools.partial(on_done, Outcome(error=error)))
 

@@ -178,6 +178,7 @@ class JobRunner:
         )
         store = open_state_store(str(self._folder.state))
         TrainingLoop(controller, store, settings, start=self._last, on_step=self._record_step).run()
+        self._reporter.phase("Writing the results")
         self._export(controller)
 
     def _control_flow(self) -> type[Controller]:

@@ -17,6 +17,7 @@ import enum
 import re
 from dataclasses import dataclass
 
+from rlhf_api.enums import FailureReason
 from rlhf_runtime.errors import (
     BufferLostError,
     HostDiedError,
@@ -45,8 +46,7 @@ class Incident:
         role: The role's name.
         worker: The worker's name, such as `critic-worker-003`.
         attempt: Which process of this rank it was, from 0.
-        reason: `Killed`, `Segfault`, `Abort`, `Exited`, `HostOutOfMemory`, `CUDAOutOfMemory`, `Hang`, `Unreachable`,
-            `Exception` or `Unknown`.
+        reason: Why, in the words that a restart policy matches.
         message: The cause in one line.
         step: What it was doing; empty when idle.
         pid: Its process id.
@@ -58,7 +58,7 @@ class Incident:
     role: str
     worker: str
     attempt: int
-    reason: str
+    reason: FailureReason
     message: str
     step: str
     pid: int
@@ -71,16 +71,16 @@ class Incident:
         return f"{self.worker} (pid {self.pid} on {self.place}){doing}: {self.reason}: {self.message}"
 
 
-def reason_of(error: BaseException) -> str:
+def reason_of(error: BaseException) -> FailureReason:
     """The incident vocabulary's word for `error`."""
     if isinstance(error, HostDiedError):
         return error.reason
     if isinstance(error, RemoteError):
         if error.kind in _OUT_OF_MEMORY:
             on_gpu = "CUDA" in error.text or error.kind == "AcceleratorError"
-            return "CUDAOutOfMemory" if on_gpu else "HostOutOfMemory"
-        return "Exception"
-    return "Unknown"
+            return FailureReason.CUDA_OUT_OF_MEMORY if on_gpu else FailureReason.HOST_OUT_OF_MEMORY
+        return FailureReason.EXCEPTION
+    return FailureReason.UNKNOWN
 
 
 def signature(error: BaseException) -> str:

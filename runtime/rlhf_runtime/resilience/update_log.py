@@ -3,7 +3,7 @@
 One object per update, written before the update is applied; together with the newest snapshot it gives back
 the exact weights, and it is the ledger that shows which updates were made. An update that a dead process did
 not finish may be logged again by its successor with other inputs: of several entries for one version, that of
-the highest (epoch, attempt) counts. The reply to an update is kept beside it, to answer a repeated request.
+the highest (epoch, attempt) counts.
 """
 
 from __future__ import annotations
@@ -46,7 +46,6 @@ class UpdateLog:
     def __init__(self, store: StateStore, *, role: str, rank: int) -> None:
         self._store = store
         self._updates = f"roles/{role}/{rank}/updates/"
-        self._replies = f"roles/{role}/{rank}/replies/"
 
     def append(self, entry: LogEntry) -> None:
         """Make the entry durable; the same one again changes nothing."""
@@ -80,31 +79,16 @@ class UpdateLog:
         """The versions that have an entry, ascending."""
         return sorted({_version(key) for key in self._store.list(self._updates)})
 
-    def record_reply(self, version: int, packed: Packed, *, update_id: str = "") -> None:
-        """Keep the answer to the update that made `version`."""
-        chunks = packed_chunks(packed, kind="reply", header={"version": version, "update_id": update_id})
-        self._store.write(f"{self._replies}v{version:012d}", chunks)
-
-    def reply(self, version: int, *, update_id: str | None = None) -> Packed | None:
-        """The kept answer, if there is one; with `update_id` only if it is that update's."""
-        key = f"{self._replies}v{version:012d}"
-        try:
-            data = self._store.read(key)
-        except StateMissingError:
-            return None
-        header, packed = read_packed(data, kind="reply", where=key)
-        return packed if update_id in (None, header.get("update_id")) else None
-
     def drop_after(self, version: int) -> None:
         """Forget the updates beyond `version`: their iteration was not committed and will be made anew."""
         # The newest first: a crash in between leaves a log without a gap.
-        for key in [*reversed(self._store.list(self._replies)), *reversed(self._store.list(self._updates))]:
+        for key in reversed(self._store.list(self._updates)):
             if _version(key) > version:
                 self._store.delete(key)
 
     def prune_before(self, version: int) -> None:
         """Forget the updates that made versions below `version`, which no snapshot needs any more."""
-        for key in [*self._store.list(self._replies), *self._store.list(self._updates)]:
+        for key in self._store.list(self._updates):
             if _version(key) < version:
                 self._store.delete(key)
 
