@@ -17,15 +17,18 @@ import os, sys
 import toy_workers
 from rlhf_runtime.api import Controller, Role
 
+children = {}
 for folder in sys.argv[1:]:
     if (child := os.fork()) == 0:
         os.chdir(folder)
         os.dup2(os.open("stdout", os.O_CREAT | os.O_WRONLY), 1)
         os.dup2(os.open("stderr", os.O_CREAT | os.O_WRONLY), 2)
         break
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    open(os.path.join(folder, "code"), "w").write(str(code))
+    children[child] = folder
 else:
+    for child, folder in children.items():
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        open(os.path.join(folder, "code"), "w").write(str(code))
     os._exit(0)
 exec(compile(open("script.py").read(), "script.py", "exec"))
 """
