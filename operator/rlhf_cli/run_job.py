@@ -78,7 +78,7 @@ def _run(job: RLHFJob, options: RunOptions) -> int:
             if (error.name or "").partition(".")[0] not in _EXTRA:
                 raise
             reporter.stop()
-            click.echo(f'`rlhf run` needs {error.name}: install the extra `runtime`: rlhf-operator[runtime]', err=True)
+            click.echo(f"`rlhf run` needs {error.name}: install the extra `runtime`: rlhf-operator[runtime]", err=True)
             return WRONG
         except (RlhfError, OSError) as error:
             reporter.stop()

@@ -86,14 +86,14 @@ class TestARun:
     def test_a_control_flow_from_the_current_folder(self, here: Path) -> None:
         write_module(
             here,
-            "my_flow",
+            "own_flow",
             "from rlhf_runtime.algorithms.grpo import GRPOController\n"
             "class Mine(GRPOController):\n"
             "    def _build_dag(self):\n"
             "        return {**super()._build_dag(), 'mine': 1.0}\n",
         )
         write_tiny_job(here, steps=1)
-        result = rlhf_run("--controller=my_flow:Mine", "--config=tiny.yaml")
+        result = rlhf_run("--controller=own_flow:Mine", "--config=tiny.yaml")
         assert (result.exit_code, result.stderr) == (0, "")
         assert metrics_of(RUN)[1]["mine"] == 1.0
 
