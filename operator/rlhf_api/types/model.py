@@ -39,11 +39,11 @@ class BuiltinModel(ApiModel):
         le=100,
         description="Share of the examples that show the wrong behaviour to be unlearned.",
     )
-    preference_pairs: int = Field(
-        default=5000,
+    reward_model_steps: int = Field(
+        default=250,
         ge=1,
-        le=1_000_000,
-        description="Pairs of answers that a learned reward model is fitted to.",
+        le=100_000,
+        description="Steps in which the reward model of a Reward role without a model is fitted to preferences.",
     )
 
 

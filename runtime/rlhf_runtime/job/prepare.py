@@ -46,9 +46,14 @@ def prepare(job: RLHFJob, reporter: Reporter) -> Prepared:
         if job.spec.model.builtin is None:
             raise UnsupportedError("a role of type Reward must have a `model` of its own: a trained reward model")
         from rlhf_runtime.models.preference import spelling_reward_model
+        from rlhf_runtime.models.preference_data import RewardModelConfig
 
         told = _told(reporter, "Fitting the reward model to preferences (cached afterwards)")
-        return str(spelling_reward_model(task, Path(policy), progress=told))
+        config = RewardModelConfig(
+            steps=job.spec.model.builtin.reward_model_steps,
+            max_new_tokens=job.spec.algorithm.generation.max_new_tokens,
+        )
+        return str(spelling_reward_model(task, Path(policy), config=config, progress=told))
 
     return Prepared(task=task, policy=policy, reward_model=reward_model)
 
