@@ -2,6 +2,7 @@
 
 import errno
 import fcntl
+import json
 import os
 import signal
 import subprocess
@@ -181,6 +182,14 @@ class TestTheFolder:
         result = rlhf_run("tiny.yaml")
         assert result.exit_code == 1
         assert "they differ in `spec.algorithm.grpo.groupSize`. Start anew with --fresh" in result.stderr
+
+    def test_one_of_before_an_upgrade_that_brought_a_field_goes_on(self, here: Path) -> None:
+        write_tiny_job(here, steps=2)
+        rlhf_run("tiny.yaml", "--steps=1")
+        stored = json.loads((RUN / "manifest.json").read_text(encoding="utf-8"))
+        del stored["spec"]["algorithm"]["grpo"]["entropyCoefficient"]
+        (RUN / "manifest.json").write_text(json.dumps(stored), encoding="utf-8")
+        assert rlhf_run("tiny.yaml").exit_code == 0
 
     def test_one_where_no_step_was_made_takes_a_mended_manifest(self, here: Path) -> None:
         write_tiny_job(here, steps=1, model={"path": "nowhere"})

@@ -93,7 +93,7 @@ class RunFolder:
         file = self.path / "manifest.json"
         wanted = _fixed_part(manifest)
         if file.exists() and self._has_steps():
-            differing = _differences(_fixed_part(json.loads(file.read_text())), wanted)
+            differing = _differences(_fixed_part(_with_defaults(file.read_text(encoding="utf-8"))), wanted)
             if differing:
                 raise RunFolderError(
                     f'"{self.path}" holds a run of another manifest; they differ in {", ".join(differing)}. '
@@ -153,6 +153,19 @@ def replace_text(file: Path, text: str) -> None:
 
 
 _CHANGEABLE = (("algorithm", "totalSteps"), ("algorithm", "evaluation"), ("state",), ("suspend",))
+
+
+def _with_defaults(text: str) -> dict[str, Any]:
+    """A stored manifest with the defaults of fields that are newer than it."""
+    from pydantic import ValidationError
+
+    from rlhf_api.types import RLHFJob
+
+    try:
+        return RLHFJob.model_validate_json(text, by_alias=True, by_name=False).to_manifest()
+    except ValidationError:  # the types have moved on: compare what there is
+        stored: dict[str, Any] = json.loads(text)
+        return stored
 
 
 def _fixed_part(manifest: Mapping[str, Any]) -> dict[str, Any]:
