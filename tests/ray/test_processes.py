@@ -155,7 +155,7 @@ def test_unavailable_for_too_long_is_given_up(ray_session: None, monkeypatch: py
     monkeypatch.setattr(ray_backend, "_UNAVAILABLE_LIMIT_SECONDS", 0.2)
     (outcome,) = _ask(FakeHandle(_unavailable()))
     assert isinstance(outcome.error, HostDiedError)
-    assert outcome.error.reason == "Unreachable"
+    assert outcome.error.reason == "NodeLost"
     assert "could not be reached for 0.2 s" in str(outcome.error)
 
 
