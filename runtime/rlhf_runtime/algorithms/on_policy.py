@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from rlhf_runtime.algorithms.counter_rng import DATA_STREAM, StepSeed, permutation
 from rlhf_runtime.control.channels import Channels, DataChannel
@@ -78,11 +82,7 @@ class OnPolicyController(Controller):
         """Which training prompts this iteration takes: shuffled epochs, a pure function of seed and iteration."""
         count, batch = len(self.task.train_prompts), self.flow.prompts_per_step
         places = range(self.iteration * batch, (self.iteration + 1) * batch)
-        orders = {
-            epoch: permutation(count, seed=StepSeed(job=self.flow.seed, step=0), stream=DATA_STREAM, epoch=epoch)
-            for epoch in {place // count for place in places}
-        }
-        return [int(orders[place // count][place % count]) for place in places]
+        return [int(_order(self.flow.seed, place // count, count)[place % count]) for place in places]
 
     def _build_evaluation(self) -> Mapping[str, Any]:
         """Greedy answers to the held-out problems, counted right when equal to the letter."""
@@ -91,6 +91,11 @@ class OnPolicyController(Controller):
         inputs = {"prompts": list(self.task.heldout_prompts), "answers": list(self.task.heldout_answers)}
         tried = self.step(role=self.flow.actor, method="evaluate", inputs=inputs, outputs=["accuracy"])
         return {"heldout_accuracy": tried["accuracy"]}
+
+
+@functools.lru_cache(maxsize=4)
+def _order(seed: int, epoch: int, count: int) -> npt.NDArray[np.int64]:
+    return permutation(count, seed=StepSeed(job=seed, step=0), stream=DATA_STREAM, epoch=epoch)
 
 
 def sequences(samples: Channels) -> Inputs:

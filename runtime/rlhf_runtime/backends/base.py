@@ -78,8 +78,13 @@ class Backend(ABC):
         self._timers_lock = threading.Lock()  # the caller's thread sets timers while another pumps
 
     @abstractmethod
-    def start_host(self, name: str) -> Host:
-        """Begin to start a blank host; does not wait for it."""
+    def start_host(self, name: str, *, in_background: bool = False) -> Host:
+        """Begin to start a blank host; does not wait for it.
+
+        Args:
+            name: For messages.
+            in_background: Whether it is for later, and its start must slow down nobody.
+        """
 
     @abstractmethod
     def submit(

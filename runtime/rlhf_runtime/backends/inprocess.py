@@ -54,7 +54,7 @@ class InProcessBackend(Backend):
         super().__init__()
         self._queue: deque[tuple[LocalHost, Callable[[], Outcome], OnDone]] = deque()
 
-    def start_host(self, name: str) -> LocalHost:
+    def start_host(self, name: str, *, in_background: bool = False) -> LocalHost:
         """Make a blank host object."""
         return LocalHost(name=name, worker_host=WorkerHost())
 

@@ -81,9 +81,9 @@ class RayBackend(Backend):
             concurrency_groups={"control": 1},
         )(RoleProcess)
 
-    def start_host(self, name: str) -> RayHost:
+    def start_host(self, name: str, *, in_background: bool = False) -> RayHost:
         """Begin to start a blank role process."""
-        host = RayHost(name, self._actor_class.remote())
+        host = RayHost(name, self._actor_class.remote(in_background=in_background))
         self._hosts.append(host)
         return host
 

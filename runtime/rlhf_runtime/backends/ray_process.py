@@ -12,18 +12,26 @@ import ray
 
 
 class RoleProcess:
-    """A blank role process: does the slow imports, then waits for its assignment."""
+    """A blank role process: does the slow imports, then waits for its assignment.
 
-    def __init__(self) -> None:
+    Args:
+        in_background: Whether the imports must leave the processor to whoever else wants it, as a spare's should.
+    """
+
+    def __init__(self, *, in_background: bool = False) -> None:
         _ignore_interrupts()
         _end_with_parent()
+        from rlhf_runtime.backends import preload
+
+        if in_background:
+            preload.import_all_in_background()
+        else:
+            preload.import_all()
         import torch
 
-        from rlhf_runtime.backends import preload
         from rlhf_runtime.host import WorkerHost
 
         torch.set_num_threads(1)
-        preload.import_all()
         self._host = WorkerHost()
 
     def run(self, operation: str, arguments: tuple[Any, ...], *buffers: Any) -> tuple[Any, Any]:

@@ -114,7 +114,7 @@ class SimulatedBackend(Backend):
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
 
-    def start_host(self, name: str) -> SimulatedHost:
+    def start_host(self, name: str, *, in_background: bool = False) -> SimulatedHost:
         """Begin to start a blank host."""
         host = SimulatedHost(
             name=name,

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rlhf_runtime.control.channels import DataChannel
@@ -26,9 +26,18 @@ COMMITS_KEPT = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepRecord:
-    """One finished iteration. `step` counts from 1; an evaluation before the first step has step 0."""
+    """One finished iteration, or an evaluation.
+
+    Attributes:
+        step: Counts from 1; an evaluation before the first step has step 0.
+        ended: When its last step was done, by the backend's clock.
+        seconds: From its declaration to then.
+        metrics: What `_build_dag` gave.
+        evaluation: What `_build_evaluation` gave.
+    """
 
     step: int
+    ended: float = 0.0
     seconds: float = 0.0
     metrics: Mapping[str, float] = field(default_factory=dict)
     evaluation: Mapping[str, float] = field(default_factory=dict)
@@ -90,6 +99,7 @@ class TrainingLoop:
         self._on_step = on_step
         self._next = start.iteration + 1 if start is not None else 0
         self._committed = dict(start.versions) if start is not None else {}
+        self._finished: StepRecord | None = None
 
     def run(self) -> None:
         """Run to the end.
@@ -100,11 +110,16 @@ class TrainingLoop:
         """
         declared: deque[_Declared] = deque()
         for iteration in range(self._next, self._settings.total_steps):
-            declared.append(self._declare(iteration))
+            try:
+                declared.append(self._declare(iteration))
+            finally:
+                self._commit_finished()
             if len(declared) > self._settings.lag:
-                self._settle(declared.popleft())
+                self._finish(declared.popleft())
         while declared:
-            self._settle(declared.popleft())
+            self._commit_finished()
+            self._finish(declared.popleft())
+        self._commit_finished()
         self._evaluate_at_end()
 
     def _declare(self, iteration: int) -> _Declared:
@@ -117,29 +132,40 @@ class TrainingLoop:
         evaluation = controller.build_evaluation() if due else {}
         return _Declared(iteration=iteration, began=began, metrics=controller.build_dag(), evaluation=evaluation)
 
-    def _settle(self, declared: _Declared) -> None:
-        """Wait for an iteration, commit it, tell of it."""
+    def _finish(self, declared: _Declared) -> None:
+        """Wait for an iteration; it is committed while the next one already runs."""
         controller = self._controller
         controller.finish(declared.iteration)
-        evaluation = _numbers(declared.evaluation)
+        ended = controller.engine.backend.now()
         metrics = _numbers(declared.metrics)
         if bad := [name for name, value in metrics.items() if not math.isfinite(value)]:
             raise StepError(
                 f'step {declared.iteration}: the metric "{bad[0]}" is {metrics[bad[0]]}; '
                 "the steps before it are committed"
             )
-        if evaluation:  # before the commit: a run that ends between the two evaluates again, and gets the same
-            self._on_step(StepRecord(step=declared.iteration, evaluation=evaluation))
-        groups = controller.engine.groups
-        versions = {name: group.version_after(declared.iteration) for name, group in groups.items()}
-        self._commits.commit(
-            Commit(iteration=declared.iteration, epoch=self._settings.epoch, versions=versions, metrics=metrics)
+        self._finished = StepRecord(
+            step=declared.iteration + 1,
+            ended=ended,
+            seconds=ended - declared.began,
+            metrics=metrics,
+            evaluation=_numbers(declared.evaluation),
         )
+
+    def _commit_finished(self) -> None:
+        """Commit the iteration that was finished last, and tell of it."""
+        record, self._finished = self._finished, None
+        if record is None:
+            return
+        engine, iteration = self._controller.engine, record.step - 1
+        if record.evaluation:  # before the commit: a run that ends between the two evaluates again, and gets the same
+            self._on_step(StepRecord(step=iteration, ended=record.ended, evaluation=record.evaluation))
+        versions = {name: group.version_after(iteration) for name, group in engine.groups.items()}
+        epoch = self._settings.epoch
+        self._commits.commit(Commit(iteration=iteration, epoch=epoch, versions=versions, metrics=dict(record.metrics)))
         self._committed = versions
         self._commits.prune(COMMITS_KEPT)
-        controller.engine.retire(declared.iteration)
-        seconds = controller.engine.backend.now() - declared.began
-        self._on_step(StepRecord(step=declared.iteration + 1, seconds=seconds, metrics=metrics))
+        engine.retire(iteration)
+        self._on_step(replace(record, evaluation={}))
 
     def _evaluate_at_end(self) -> None:
         total = self._settings.total_steps
@@ -148,7 +174,8 @@ class TrainingLoop:
         evaluation = self._controller.build_evaluation()
         self._controller.finish(total)
         if evaluation:
-            self._on_step(StepRecord(step=total, evaluation=_numbers(evaluation)))
+            ended = self._controller.engine.backend.now()
+            self._on_step(StepRecord(step=total, ended=ended, evaluation=_numbers(evaluation)))
 
 
 def _numbers(channels: Mapping[str, Any]) -> dict[str, float]:

@@ -129,7 +129,7 @@ class ProcessPool:
     def fill_spares(self) -> None:
         """Start blank processes until as many wait as should; call it when nothing is urgent."""
         while len(self._spares) < self._wanted:
-            host = self._new_host()
+            host = self._new_host(in_background=True)
             self._spares.append(host)
             self._backend.submit(host, "ping", (), (), self._guard(functools.partial(self._spare_news, host)))
 
@@ -138,9 +138,9 @@ class ProcessPool:
         seated = {seat.process.host: None for group in groups for seat in group.seats if seat.process.host}
         return [*(host for host in seated if host), *self._spares]
 
-    def _new_host(self) -> Host:
+    def _new_host(self, *, in_background: bool = False) -> Host:
         self._started += 1
-        return self._backend.start_host(f"role-process-{self._started}")
+        return self._backend.start_host(f"role-process-{self._started}", in_background=in_background)
 
     def _spare_news(self, host: Host, outcome: Outcome) -> None:
         if isinstance(outcome.error, HostDiedError) and host in self._spares:

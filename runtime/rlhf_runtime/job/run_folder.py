@@ -37,6 +37,7 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock: IO[str] | None = None
+        self._logs: dict[str, IO[str]] = {}
 
     @property
     def state(self) -> Path:
@@ -79,7 +80,8 @@ class RunFolder:
         self._lock = lock
 
     def close(self) -> None:
-        """Give up the lock."""
+        """Close the files and give up the lock."""
+        self._close_logs()
         if self._lock is not None:
             self._lock.close()
             self._lock = None
@@ -106,15 +108,18 @@ class RunFolder:
         file = self.path / "metrics.jsonl"
         if not file.exists():
             return []
+        self._close_logs()  # the file is about to be replaced
         lines = [json.loads(line) for line in file.read_text().splitlines() if line.endswith("}")]  # a torn one: none
         kept = [line for line in lines if line["step"] <= up_to_step]
         replace_text(file, "".join(json.dumps(line) + "\n" for line in kept))
         return kept
 
     def append(self, name: str, line: Mapping[str, Any]) -> None:
-        """Add a line to one of the `.jsonl` files."""
-        with (self.path / name).open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
+        """Add a line to one of the `.jsonl` files; the file stays open, since events come by the dozen each step."""
+        file = self._logs.get(name)
+        if file is None:
+            file = self._logs[name] = (self.path / name).open("a", buffering=1, encoding="utf-8")
+        file.write(json.dumps(line) + "\n")
 
     def summary(self) -> dict[str, Any] | None:
         """The last summary, if there is one."""
@@ -123,6 +128,7 @@ class RunFolder:
 
     def clear(self) -> None:
         """Remove all that an earlier run left."""
+        self._close_logs()
         for entry in self.path.iterdir():
             if entry.name == ".lock":
                 continue
@@ -130,6 +136,11 @@ class RunFolder:
                 shutil.rmtree(entry)
             else:
                 entry.unlink()
+
+    def _close_logs(self) -> None:
+        for file in self._logs.values():
+            file.close()
+        self._logs.clear()
 
     def _has_steps(self) -> bool:
         file = self.path / "metrics.jsonl"

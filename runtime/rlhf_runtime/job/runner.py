@@ -218,7 +218,7 @@ class JobRunner:
             controller.finish()
 
     def _record_step(self, record: StepRecord) -> None:
-        now = time.time()
+        now = record.ended
         if record.evaluation:
             if not self._is_known(record):
                 self._append({"step": record.step, "time": now, **record.evaluation})

@@ -7,7 +7,6 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
-from transformers import DynamicCache
 
 from rlhf_runtime.algorithms.counter_rng import StepSeed, uniforms
 from rlhf_runtime.engines.logprobs import eval_mode, positions_of, token_log_probs
@@ -102,6 +101,8 @@ class _Decoder:
         self._prompt_ids = prompt_ids
         self._copies = copies
         self._mask = prompt_mask.long()
+        from transformers import DynamicCache  # seconds, which only a process that generates should pay
+
         self._cache = DynamicCache(config=model.config)
 
     def prompt_logits(self) -> Tensor:
