@@ -51,10 +51,16 @@ def explain(error: ValidationError, document: Document) -> Iterator[FieldError]:
                 value = document.get(path)
                 hint = _nearest(value, choices)
                 yield FieldError(path=path, message=f"must be {names}", value=value, hint=hint)
+            case "too_short" if _is_long_enough(document.get(path), detail):
+                pass  # pydantic counts the items that are right: each wrong one has a message of its own
             case "json_invalid":  # a lone surrogate, "\ud800"
                 yield FieldError(path=(), message="must be valid Unicode text")
             case _:
                 yield FieldError(path=path, message=_message(detail, path), value=document.get(path))
+
+
+def _is_long_enough(value: Any, detail: ErrorDetails) -> bool:
+    return isinstance(value, list | dict) and len(value) >= detail.get("ctx", {})["min_length"]
 
 
 def _message(detail: ErrorDetails, path: Path) -> str:

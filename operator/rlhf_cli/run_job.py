@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import shlex
+import shutil
 import sys
 import traceback
 from dataclasses import dataclass
@@ -177,9 +178,19 @@ def _tell_what_is_kept(job: RLHFJob, options: RunOptions, *, steps: int) -> None
         )
 
 
+def _program() -> str:
+    """`rlhf`, or where it lies when a shell would not find this one."""
+    started = Path(sys.argv[0])
+    found = shutil.which("rlhf")
+    if started.name != "rlhf" or (found and os.path.samefile(found, started)):
+        return "rlhf"
+    here = Path.cwd()
+    return str(started.relative_to(here) if started.is_relative_to(here) else started)
+
+
 def _resuming_command(options: RunOptions) -> str:
     """The command that goes on; the one that was given, but for `--fresh`."""
-    words = ["rlhf", "run", options.manifest]
+    words = [_program(), "run", options.manifest]
     given = {"controller": options.controller, "steps": options.steps, "backend": options.backend}
     if options.runs_dir != DEFAULT_RUNS:
         given["runs-dir"] = options.runs_dir

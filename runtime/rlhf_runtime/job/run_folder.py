@@ -16,6 +16,7 @@ import fcntl
 import json
 import os
 import shutil
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
@@ -120,6 +121,13 @@ class RunFolder:
         if file is None:
             file = self._logs[name] = (self.path / name).open("a", buffering=1, encoding="utf-8")
         file.write(json.dumps(line) + "\n")
+
+    def restarts(self) -> Counter[str]:
+        """How many deaths of each role's workers the run has seen, in all its sessions."""
+        file = self.path / "events.jsonl"
+        marked = (line for line in file.open(encoding="utf-8") if '"incident"' in line) if file.exists() else ()
+        events = (json.loads(line) for line in marked if line.endswith("}\n"))
+        return Counter(event["role"] for event in events if event["kind"] == "incident")
 
     def summary(self) -> dict[str, Any] | None:
         """The last summary, if there is one."""

@@ -50,7 +50,6 @@ class _Recorder(Observer):
         self._folder = folder
         self._reporter = reporter
         self.times = RoleTimes()
-        self.incidents: list[Incident] = []
 
     def event(self, event: Event) -> None:
         if event.kind == "end":
@@ -58,11 +57,12 @@ class _Recorder(Observer):
         self._folder.append("events.jsonl", asdict(event))
 
     def incident(self, incident: Incident) -> None:
-        self.incidents.append(incident)
         self._folder.append("events.jsonl", {"kind": "incident", **asdict(incident)})
         self._reporter.incident(incident)
 
     def recovered(self, role: str, worker: str, seconds: float) -> None:
+        event = {"kind": "recovered", "role": role, "worker": worker, "time": time.time(), "seconds": seconds}
+        self._folder.append("events.jsonl", event)
         self._reporter.recovered(worker, seconds)
 
 
@@ -134,7 +134,7 @@ class JobRunner:
             if stopped:
                 self._reporter.phase("Stopping")
             with contextlib.suppress(OSError):  # of a full disk, say; `error` tells more
-                self._wind_up(INTERRUPTED if stopped else FAILED, "stopped from outside" if stopped else str(error))
+                self._wind_up(INTERRUPTED if stopped else FAILED, "stopped by Ctrl-C or SIGTERM" if stopped else str(error))
             raise
         outcome = self._wind_up(COMPLETE, "")
         assert outcome is not None, "a complete run has an epoch"

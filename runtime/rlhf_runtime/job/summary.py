@@ -111,6 +111,7 @@ def write_summary(
         status: How it ended.
         failure: Why, unless it is complete.
     """
+    restarts = folder.restarts()
     trained = [line for line in lines if "seconds" in line]
     timed = [line for line in trained if line["seconds"] is not None]
     tried = [line for line in lines if "heldout_accuracy" in line]
@@ -135,7 +136,7 @@ def write_summary(
                 "type": group.role.role_type,
                 "working_seconds": round(times.working(name), 3),
                 "waiting_seconds": round(times.wall() - times.working(name), 3),
-                "restarts": group.restarts,
+                "restarts": restarts[name],
                 "peak_memory_bytes": memory.get(name, 0),
             }
             for name, group in groups.items()

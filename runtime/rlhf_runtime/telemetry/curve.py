@@ -39,4 +39,4 @@ def draw_curve(lines: Sequence[Mapping[str, Any]], file: Path, *, title: str) ->
         right.set_ylim(bottom=0)
         axes.plot([], [], color="#c2571a", alpha=0.7, label="KL (right)")
     axes.legend(loc="best", framealpha=0.9)
-    figure.savefig(file, metadata={"Software": None})
+    figure.savefig(file, bbox_inches="tight", metadata={"Software": None})
