@@ -86,7 +86,7 @@ def _run(job: RLHFJob, options: RunOptions) -> int:
             click.echo(f"Error: {_explained(error, folder)}", err=True)
             _tell_what_is_kept(job, options, steps=reporter.last_step)
             return FAILED
-        except Exception:  # a bug, ours or the control flow's: its author needs to see where
+        except (Exception, SystemExit):  # a bug, ours or the control flow's: its author needs to see where
             reporter.stop()
             traceback.print_exc()
             _tell_what_is_kept(job, options, steps=reporter.last_step)

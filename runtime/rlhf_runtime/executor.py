@@ -28,7 +28,9 @@ from rlhf_runtime.errors import (
     RefusedError,
     RemoteError,
     RlhfError,
+    StateCorruptError,
     StateDiscardedError,
+    StateMissingError,
     VersionMovedError,
     WorkerClassError,
 )
@@ -102,15 +104,31 @@ class RoleExecutor:
             return 0
         self._check_owner()
         self._snapshots.drop_after(version)
-        usable = self._snapshots.versions()
-        if usable and usable[-1] > 0:
-            self.worker.load_state_dict(self._snapshots.load(usable[-1]))
-            self.context.version = usable[-1]
+        damage = self._load_newest_snapshot()
         self._log.drop_after(version)
-        entries = self._log.entries(self.version, version)
+        try:
+            entries = self._log.entries(self.version, version)
+        except StateMissingError as missing:
+            raise damage or missing from missing
         for entry in entries:
             self._replay(entry)
         return len(entries)
+
+    def _load_newest_snapshot(self) -> StateCorruptError | None:
+        """Load the newest snapshot that is whole; gives what is wrong with a newer one: the log may lead past it."""
+        assert self._snapshots is not None
+        damage: StateCorruptError | None = None
+        for version in reversed(self._snapshots.versions()):
+            try:
+                state = self._snapshots.load(version)
+            except StateCorruptError as error:
+                print(f"{self.context.worker_name}: {error}; an older snapshot is tried", flush=True)
+                damage = damage or error
+                continue
+            self.worker.load_state_dict(state)
+            self.context.version = version
+            break
+        return damage
 
     def call(self, request: CallRequest, buffers: Sequence[np.ndarray | None]) -> Answer:
         """Answer one call.
@@ -218,7 +236,7 @@ class RoleExecutor:
             ended = self._clock()
             shape, values = flatten(result)
             packed = wire.encode(values, whole=result.meta_info if isinstance(result, DataProto) else ())
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # a role's process does not end because a user's code says so
             changed = writes and not isinstance(error, RefusedError)
             if changed:
                 self._discarded = f"`{request.method}` raised {type(error).__name__}"
@@ -247,7 +265,7 @@ def invoke(worker: object, method: str, arguments: Mapping[str, Any], whole: Col
     """
     function = getattr(worker, method)
     parameters = list(inspect.signature(function).parameters.values())
-    if len(parameters) == 1 and parameters[0].name not in arguments:
+    if arguments and len(parameters) == 1 and parameters[0].name not in arguments:
         annotation = parameters[0].annotation
         if annotation in (inspect.Parameter.empty, DataProto) or str(annotation).endswith(DataProto.__name__):
             return function(to_proto(arguments, whole))
@@ -298,7 +316,7 @@ def _make(worker: WorkerClass, *, role: str) -> Any:
         return cls(**worker.kwargs)
     except RlhfError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise remote_error(error, poisoned=False) from error
 
 
@@ -319,11 +337,18 @@ def _integers(value: Any) -> tuple[int, int, int]:
     return int(first), int(second), int(third)
 
 
+def _text_of(error: BaseException) -> str:
+    try:
+        return f"exit code {error.code}" if isinstance(error, SystemExit) else str(error)
+    except Exception as broken:  # a user's `__str__` may raise too
+        return f"(its message cannot be shown: {type(broken).__name__})"
+
+
 def remote_error(error: BaseException, *, poisoned: bool) -> RemoteError:
     """`error` as it can travel to the controller."""
     return RemoteError(
         kind=type(error).__name__,
-        text=str(error),
+        text=_text_of(error),
         traceback="".join(traceback.format_exception(error)),
         poisoned=poisoned,
     )

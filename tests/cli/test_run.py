@@ -4,10 +4,12 @@ import errno
 import fcntl
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -206,6 +208,49 @@ class TestTheFolder:
         assert {file: file.read_bytes() for file in before} == before
 
 
+class TestDamage:
+    """What somebody or a failing disk did to an unfinished run's folder; the undisturbed run has three steps."""
+
+    @pytest.fixture
+    def undisturbed(self, here: Path) -> list[dict[str, Any]]:
+        write_tiny_job(here, steps=3, state={"snapshotEverySteps": 1})
+        assert rlhf_run("tiny.yaml", "--runs-dir=whole").exit_code == 0
+        assert rlhf_run("tiny.yaml", "--steps=2").exit_code == 0
+        return [line for line in metrics_of(Path("whole/tiny")) if "reward" in line]
+
+    def goes_on(self, undisturbed: list[dict[str, Any]]) -> bool:
+        assert rlhf_run("tiny.yaml").exit_code == 0
+        return [line for line in metrics_of(RUN) if "reward" in line] == undisturbed
+
+    def test_a_torn_newest_snapshot(self, undisturbed: list[dict[str, Any]]) -> None:
+        newest = sorted((RUN / "state/roles/actor/0/snapshots").iterdir())[-1]
+        newest.write_bytes(newest.read_bytes()[:-100])
+        assert self.goes_on(undisturbed)
+
+    def test_a_torn_newest_commit(self, undisturbed: list[dict[str, Any]]) -> None:
+        newest = sorted((RUN / "state/commits").iterdir())[-1]
+        newest.write_bytes(newest.read_bytes()[:-20])
+        assert self.goes_on(undisturbed)
+
+    def test_foreign_lines_among_the_metrics_and_a_broken_summary(self, undisturbed: list[dict[str, Any]]) -> None:
+        with (RUN / "metrics.jsonl").open("a", encoding="utf-8") as file:
+            file.write('{"a": 1}\nwhat}\n')
+        (RUN / "summary.json").write_text("{", encoding="utf-8")
+        assert self.goes_on(undisturbed)
+
+    def test_a_state_that_is_gone_is_not_begun_anew_in_silence(self, undisturbed: list[dict[str, Any]]) -> None:
+        shutil.rmtree(RUN / "state")
+        result = rlhf_run("tiny.yaml")
+        assert result.exit_code == 1
+        assert "has steps in metrics.jsonl, but its state is gone" in result.stderr
+
+    def test_a_manifest_that_cannot_be_read(self, undisturbed: list[dict[str, Any]]) -> None:
+        (RUN / "manifest.json").write_text('{"spec": ', encoding="utf-8")
+        result = rlhf_run("tiny.yaml")
+        assert (result.exit_code, "manifest.json" in result.stderr) == (1, True)
+        assert "is damaged: restore it, or start anew with --fresh" in result.stderr
+
+
 class TestTheJob:
     def test_an_unknown_model_path(self, here: Path) -> None:
         write_tiny_job(here, model={"path": "nowhere"})
@@ -232,6 +277,7 @@ class TestTheJob:
         [
             ("raise RuntimeError('the judge is out')", 'raised RuntimeError: the judge is out; response "'),
             ("return float('nan')", "must give a finite number, got nan; response "),
+            ("raise SystemExit(0)", "raised SystemExit: 0; response "),
             ("return 'good'", "raised ValueError: could not convert string to float: 'good'"),
         ],
     )

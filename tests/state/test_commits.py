@@ -87,3 +87,11 @@ def test_a_torn_or_foreign_commit_is_an_error_that_names_it(store, data):
     store.write(key, data)
     with pytest.raises(StateCorruptError, match=key):
         CommitLog(store).latest()
+
+
+def test_a_damaged_newest_commit_is_gone_back_over(store):
+    log = CommitLog(store)
+    log.commit(commit(1, 1))
+    log.commit(commit(2, 1))
+    store.write(store.list("commits/")[-1], b"{")
+    assert log.latest() == commit(1, 1)

@@ -210,7 +210,9 @@ def _start_ray(address: str | None, object_store_bytes: int) -> None:
                 logging_level="ERROR",
             )
     except Exception as error:  # Ray raises many types here; all mean the same to a user
-        raise RlhfError(f"Ray could not be started on this machine: {error}") from error
+        raise RlhfError(
+            f"Ray could not be started on this machine; a busy one may need a second try: {error}"
+        ) from error
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ runs/NAME/manifest.json     the job as it was started
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -96,7 +97,7 @@ class RunFolder:
         file = self.path / "manifest.json"
         wanted = _fixed_part(manifest)
         if file.exists() and self._has_steps():
-            differing = _differences(_fixed_part(_with_defaults(file.read_text(encoding="utf-8"))), wanted)
+            differing = _differences(_fixed_part(_with_defaults(file)), wanted)
             if differing:
                 raise RunFolderError(
                     f'"{self.path}" holds a run of another manifest; they differ in {", ".join(differing)}. '
@@ -110,10 +111,15 @@ class RunFolder:
         if not file.exists():
             return []
         self._close_logs()  # the file is about to be replaced
-        lines = [json.loads(line) for line in file.read_text().splitlines() if line.endswith("}")]  # a torn one: none
-        kept = [line for line in lines if line["step"] <= up_to_step]
+        lines = [parse_object(line) for line in file.read_text(encoding="utf-8", errors="replace").splitlines()]
+        kept = [line for line in lines if line and isinstance(line.get("step"), int) and line["step"] <= up_to_step]
         replace_text(file, "".join(json.dumps(line) + "\n" for line in kept))
         return kept
+
+    def has_trained(self) -> bool:
+        """Whether there is the line of a training step."""
+        file = self.path / "metrics.jsonl"
+        return file.exists() and '"seconds"' in file.read_text(encoding="utf-8", errors="replace")
 
     def append(self, name: str, line: Mapping[str, Any]) -> None:
         """Add a line to one of the `.jsonl` files; the file stays open, since events come by the dozen each step."""
@@ -125,14 +131,16 @@ class RunFolder:
     def restarts(self) -> Counter[str]:
         """How many deaths of each role's workers the run has seen, in all its sessions."""
         file = self.path / "events.jsonl"
-        marked = (line for line in file.open(encoding="utf-8") if '"incident"' in line) if file.exists() else ()
-        events = (json.loads(line) for line in marked if line.endswith("}\n"))
-        return Counter(event["role"] for event in events if event["kind"] == "incident")
+        if not file.is_file():
+            return Counter()
+        with file.open(encoding="utf-8", errors="replace") as lines:
+            events = [parse_object(line) for line in lines if '"incident"' in line]
+        return Counter(str(event.get("role")) for event in events if event and event.get("kind") == "incident")
 
     def summary(self) -> dict[str, Any] | None:
-        """The last summary, if there is one."""
+        """The last summary, if there is one that can be read: it says nothing that the other files do not."""
         file = self.path / "summary.json"
-        return json.loads(file.read_text()) if file.exists() else None
+        return parse_object(file.read_text(encoding="utf-8", errors="replace")) if file.exists() else None
 
     def clear(self) -> None:
         """Remove all that an earlier run left."""
@@ -147,12 +155,22 @@ class RunFolder:
 
     def _close_logs(self) -> None:
         for file in self._logs.values():
-            file.close()
+            with contextlib.suppress(OSError):  # of a full disk, which was told when the line was written
+                file.close()
         self._logs.clear()
 
     def _has_steps(self) -> bool:
-        file = self.path / "metrics.jsonl"
-        return file.exists() and file.stat().st_size > 0
+        metrics, commits = self.path / "metrics.jsonl", self.state / "commits"
+        return (metrics.exists() and metrics.stat().st_size > 0) or (commits.exists() and any(commits.iterdir()))
+
+
+def parse_object(text: str) -> dict[str, Any] | None:
+    """A JSON object; None for anything else, such as a line that was torn or damaged."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def write_json(file: Path, value: Mapping[str, Any]) -> None:
@@ -174,16 +192,19 @@ def replace_text(file: Path, text: str) -> None:
 _CHANGEABLE = (("algorithm", "totalSteps"), ("algorithm", "evaluation"), ("state",), ("suspend",))
 
 
-def _with_defaults(text: str) -> dict[str, Any]:
+def _with_defaults(file: Path) -> dict[str, Any]:
     """A stored manifest with the defaults of fields that are newer than it."""
     from pydantic import ValidationError
 
     from rlhf_api.types import RLHFJob
 
+    text = file.read_text(encoding="utf-8")
     try:
         return RLHFJob.model_validate_json(text, by_alias=True, by_name=False).to_manifest()
     except ValidationError:  # the types have moved on: compare what there is
-        stored: dict[str, Any] = json.loads(text)
+        stored = parse_object(text)
+        if stored is None:
+            raise RunFolderError(f'"{file}" is damaged: restore it, or start anew with --fresh') from None
         return stored
 
 

@@ -29,7 +29,7 @@ from rlhf_runtime.executor import import_object
 from rlhf_runtime.job.prepare import Prepared, UnsupportedError, prepare
 from rlhf_runtime.job.reporter import Reporter
 from rlhf_runtime.job.roles import flow_settings, make_roles
-from rlhf_runtime.job.run_folder import RunFolder
+from rlhf_runtime.job.run_folder import RunFolder, RunFolderError
 from rlhf_runtime.job.summary import COMPLETE, FAILED, INTERRUPTED, Outcome, finished_run, write_summary
 from rlhf_runtime.resilience.checkpoint import Commit, CommitLog
 from rlhf_runtime.resilience.incidents import Incident
@@ -134,7 +134,9 @@ class JobRunner:
             if stopped:
                 self._reporter.phase("Stopping")
             with contextlib.suppress(OSError):  # of a full disk, say; `error` tells more
-                self._wind_up(INTERRUPTED if stopped else FAILED, "stopped by Ctrl-C or SIGTERM" if stopped else str(error))
+                self._wind_up(
+                    INTERRUPTED if stopped else FAILED, "stopped by Ctrl-C or SIGTERM" if stopped else str(error)
+                )
             raise
         outcome = self._wind_up(COMPLETE, "")
         assert outcome is not None, "a complete run has an epoch"
@@ -145,6 +147,11 @@ class JobRunner:
         self._folder.state.mkdir(parents=True, exist_ok=True)
         self._epoch, self._last = CommitLog(open_state_store(str(self._folder.state))).take_over()
         done = self._last.iteration + 1 if self._last else 0
+        if not done and self._folder.has_trained():
+            raise RunFolderError(
+                f'"{self._folder.path}" has steps in metrics.jsonl, but its state is gone: '
+                f'restore "{self._folder.state}", or start anew with --fresh'
+            )
         self._lines = self._folder.read_metrics(up_to_step=done)
         if self._last and not any(line["step"] == done and "seconds" in line for line in self._lines):
             # Ended between the commit and its line: nobody knows any more how long the step took.

@@ -135,13 +135,22 @@ class CommitLog:
         self._store.write(_commit_key(commit.epoch, commit.iteration), text.encode())
 
     def latest(self) -> Commit | None:
-        """The commit that a run resumes from: of the newest epoch that has one, the newest.
+        """The commit that a run resumes from: of the newest epoch that has one, the newest that is whole.
+
+        To go back over a damaged one loses nothing but time: what came after is made again, with the same numbers.
 
         Raises:
-            StateCorruptError: It cannot be read.
+            StateCorruptError: There are commits, and none of them can be read.
         """
-        keys = self._store.list(_COMMITS)
-        return self._read(keys[-1]) if keys else None
+        damage: StateCorruptError | None = None
+        for key in reversed(self._store.list(_COMMITS)):
+            try:
+                return self._read(key)
+            except StateCorruptError as error:
+                damage = damage or error
+        if damage is not None:
+            raise damage
+        return None
 
     def prune(self, keep: int) -> None:
         """Delete all but the newest `keep` commits; the latest always stays."""

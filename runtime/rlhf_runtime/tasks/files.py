@@ -60,7 +60,7 @@ def read_jsonl(path: Path, *, prompt_field: str, answer_field: str) -> list[Pair
     """
     try:
         # A line ends at "\n" alone: JSON text may hold other characters that `splitlines` takes for ends.
-        lines = path.read_text(encoding="utf-8").split("\n")
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise TaskFileError(f"{path}: cannot be read: {error}") from error
     rows = ((f"{path}:{number}", _parse(line, f"{path}:{number}")) for number, line in _numbered(lines))
@@ -112,7 +112,7 @@ def _numbered(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
 def _parse(line: str, where: str) -> Mapping[str, Any]:
     try:
         row = json.loads(line)
-    except json.JSONDecodeError as error:
+    except (json.JSONDecodeError, RecursionError) as error:
         raise TaskFileError(f"{where}: must be a JSON object: {error}") from error
     if not isinstance(row, dict):
         raise TaskFileError(f"{where}: must be a JSON object, not {type(row).__name__}")

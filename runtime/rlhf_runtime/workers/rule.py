@@ -51,7 +51,7 @@ class RuleWorker(Worker):
     def _score(self, text: str, answer: str, more: Mapping[str, Any]) -> float:
         try:
             score = float(self._function(text, answer, **{**more, **self._arguments}))
-        except Exception as error:  # a user's function may raise anything
+        except (Exception, SystemExit) as error:  # a user's function may raise anything
             raise RewardFunctionError(
                 f'"{self._name}" raised {type(error).__name__}: {error}; response {text!r}, answer {answer!r}'
             ) from error
