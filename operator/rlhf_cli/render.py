@@ -84,7 +84,9 @@ def live(view: View, now: float, width: int) -> RenderableType:
 
 
 def _restoring(incident: Incident) -> Text:
-    text = f"{incident.worker}: {incident.reason}; being restored ..."
+    text = f"{incident.worker} {_happened(incident)}: {incident.reason}; being restored ..."
+    if len(text) > WIDTH:  # what matters stands at the end
+        text = f"{incident.worker}: {incident.reason}; being restored ..."
     return Text(text, style="yellow", overflow="ellipsis", no_wrap=True)
 
 

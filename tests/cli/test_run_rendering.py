@@ -128,6 +128,11 @@ class TestTheLivePart:
     def test_a_worker_that_is_being_restored_is_shown_above_the_bar(self) -> None:
         lines = drawn(View(phase="Training", step=STEP, total=40, restoring=(INCIDENT,)))
         assert lines[0] == "critic-worker-000 died in step 12.5 critic.update: Killed; being restored ..."
+
+    def test_that_it_is_being_restored_is_told_also_where_the_line_is_short(self) -> None:
+        long = replace(INCIDENT, step="step 13.2 reference-model.compute_log_probs")
+        lines = drawn(View(phase="Training", step=STEP, total=40, restoring=(long,)))
+        assert lines[0] == "critic-worker-000: Killed; being restored ..."
         assert lines[1].startswith("step 12/40")
 
 
