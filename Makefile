@@ -18,8 +18,8 @@ demo: $(VENV)/runtime.done ## Install and train the example PPO job: four roles 
 test: $(VENV)/test.done ## Install and run every test
 	@$(BIN)/python -m pytest
 
-unit: $(VENV)/test.done ## The quick tests: no Ray, no training
-	@$(BIN)/python -m pytest -m "not ray and not learning"
+unit: $(VENV)/test.done ## The quick tests: no Ray, no whole jobs, no training
+	@$(BIN)/python -m pytest -m "not ray and not job and not learning"
 
 lint: $(VENV)/test.done $(VENV)/lint.done ## ruff, mypy, import walls, generated files
 	@$(BIN)/ruff check .

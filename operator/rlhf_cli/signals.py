@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -15,8 +17,8 @@ DEADLINE_SECONDS = 4.5
 class StopSignals:
     """While entered: the first SIGINT or SIGTERM raises KeyboardInterrupt in the main thread.
 
-    A second one ends the process at once, and so does a deadline after the first. Role processes do not outlive that:
-    the kernel ends Ray's with the process that started them, and Ray's end the roles.
+    A second one ends the process at once, and so does a deadline after the first; the processes that it started, Ray's
+    and the roles', end with it.
 
     Attributes:
         received: The first signal, once there was one.
@@ -63,4 +65,23 @@ class StopSignals:
 
     def _end(self) -> None:
         self._before_end()
+        end_descendants()
         os._exit(self.exit_code)
+
+
+def end_descendants() -> None:
+    """End every process that this one started, directly or not, where `/proc` tells which they are.
+
+    By themselves Ray's notice only after seconds that the process which started them is gone.
+    """
+    children: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            parent = int(stat.read_text(errors="replace").rpartition(")")[2].split()[1])
+            children.setdefault(parent, []).append(int(stat.parent.name))
+    parents = [os.getpid()]
+    while parents:
+        for child in children.get(parents.pop(), ()):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+            parents.append(child)

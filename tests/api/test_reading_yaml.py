@@ -83,7 +83,7 @@ UNREADABLE = (
     Unreadable(
         id="a bracket that is never closed",
         text=EXAMPLE.replace("maxNewTokens: 7}", "maxNewTokens: 7"),
-        want="job.yaml:12: must be valid YAML: expected ',' or '}', but got ':' at column 8",
+        want="job.yaml:12: must be valid YAML: expected ',' or '}', but got ':' at column 15",
     ),
     Unreadable(id="a tab for indentation", text="spec:\n\talgorithm: 1", want="job.yaml:2: must be valid YAML"),
     Unreadable(

@@ -21,7 +21,7 @@ from rlhf_cli.run_job import RunOptions, run_job
 from rlhf_runtime.errors import StateStoreFullError
 from rlhf_runtime.resilience.local_store import LocalStateStore
 
-pytestmark = pytest.mark.usefixtures("here")
+pytestmark = [pytest.mark.job, pytest.mark.usefixtures("here")]
 RUN = Path("runs/tiny")
 
 
