@@ -10,7 +10,6 @@ import faulthandler
 import os
 import socket
 import sys
-import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -118,12 +117,3 @@ def redirect_output(log_file: str) -> None:
     os.dup2(file.fileno(), 1)
     os.dup2(file.fileno(), 2)
     faulthandler.enable(file=file)
-
-
-def dump_stacks() -> str:
-    """Every thread's stack, for the log of a process that hangs."""
-    import traceback
-
-    names = {thread.ident: thread.name for thread in threading.enumerate()}
-    frames = sys._current_frames().items()
-    return "\n".join(f"{names.get(ident)}:\n{''.join(traceback.format_stack(frame))}" for ident, frame in frames)

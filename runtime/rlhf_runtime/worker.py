@@ -13,7 +13,7 @@ import contextlib
 import contextvars
 import enum
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from rlhf_runtime.errors import UnknownMethodError
@@ -183,8 +183,3 @@ class Worker:
 
 
 BaseWorker = Worker
-
-
-def at_call(context: WorkerContext, call: CallInfo) -> WorkerContext:
-    """A copy of `context` during `call`, for tests of a worker without a host."""
-    return replace(context, call=call)

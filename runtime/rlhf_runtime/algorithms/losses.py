@@ -115,6 +115,29 @@ def entropy_bonus(entropy: Tensor, *, response_mask: Tensor, denominator: Tensor
     return token_mean(entropy, response_mask, denominator=denominator)
 
 
+def kl_penalty(
+    log_probs: Tensor,
+    *,
+    ref_log_probs: Tensor,
+    response_mask: Tensor,
+    denominator: Tensor | float | None = None,
+) -> Tensor:
+    """Token mean of the k3 KL to the reference, to be weighted and added to the loss; DeepSeekMath (2024), equation 4.
+
+    Args:
+        log_probs: (B, T), with gradient.
+        ref_log_probs: (B, T).
+        response_mask: (B, T).
+        denominator: see the module.
+
+    Returns:
+        scalar.
+    """
+    mask = response_mask.bool()
+    kl = k3_kl(torch.where(mask, log_probs, 0.0), torch.where(mask, ref_log_probs, 0.0))
+    return token_mean(kl, response_mask, denominator=denominator)
+
+
 def grpo_loss(
     log_probs: Tensor,
     *,
@@ -152,6 +175,5 @@ def grpo_loss(
         clip_range=clip_range,
         denominator=denominator,
     )
-    mask = response_mask.bool()
-    kl = k3_kl(torch.where(mask, log_probs, 0.0), torch.where(mask, ref_log_probs, 0.0))
-    return surrogate + kl_coefficient * token_mean(kl, response_mask, denominator=denominator)
+    kl = kl_penalty(log_probs, ref_log_probs=ref_log_probs, response_mask=response_mask, denominator=denominator)
+    return surrogate + kl_coefficient * kl

@@ -133,11 +133,6 @@ class ProcessPool:
             self._spares.append(host)
             self._backend.submit(host, "ping", (), (), self._guard(functools.partial(self._spare_news, host)))
 
-    def hosts(self, groups: list[RoleGroup]) -> list[Host]:
-        """Every living host, spares included."""
-        seated = {seat.process.host: None for group in groups for seat in group.seats if seat.process.host}
-        return [*(host for host in seated if host), *self._spares]
-
     def _new_host(self, *, in_background: bool = False) -> Host:
         self._started += 1
         return self._backend.start_host(f"role-process-{self._started}", in_background=in_background)

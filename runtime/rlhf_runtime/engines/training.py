@@ -15,7 +15,7 @@ from rlhf_runtime.algorithms.losses import (
     clipped_policy_loss,
     clipped_value_loss,
     entropy_bonus,
-    k3_kl,
+    kl_penalty,
     token_mean,
 )
 from rlhf_runtime.engines.batches import Batch, select, split_rows, trim_padding
@@ -181,7 +181,7 @@ def _actor_loss(
     statistics = _ratio_statistics(log_probs.detach(), part, mask, clip_range=config.clip_range, tokens=denominator)
     statistics["policy_loss"] = loss.detach()
     if config.kl_coefficient:
-        kl = token_mean(k3_kl(log_probs, part["ref_log_probs"]), mask, denominator=denominator)
+        kl = kl_penalty(log_probs, ref_log_probs=part["ref_log_probs"], response_mask=mask, denominator=denominator)
         loss = loss + config.kl_coefficient * kl
         statistics["kl"] = kl.detach()
     if config.entropy_coefficient:

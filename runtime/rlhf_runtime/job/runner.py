@@ -24,7 +24,7 @@ from rlhf_runtime.control.controller import Controller
 from rlhf_runtime.control.events import Event, Observer
 from rlhf_runtime.control.loop import LoopSettings, StepRecord, TrainingLoop
 from rlhf_runtime.control.settings import EngineSettings
-from rlhf_runtime.errors import InterruptedRunError, RlhfError
+from rlhf_runtime.errors import RlhfError
 from rlhf_runtime.executor import import_object
 from rlhf_runtime.job.prepare import Prepared, UnsupportedError, prepare
 from rlhf_runtime.job.reporter import Reporter
@@ -281,6 +281,3 @@ class JobRunner:
             status=status,
             failure=failure,
         )
-
-
-__all__ = ["InterruptedRunError", "JobRunner", "Outcome", "RlhfError"]
