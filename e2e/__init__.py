@@ -1,0 +1,1 @@
+"""Tests on a real Kubernetes, and the cluster that they run on."""

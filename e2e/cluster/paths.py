@@ -1,0 +1,25 @@
+"""Where things lie: what is kept between clusters, and the state of the one that runs.
+
+Builds are kept under the user's cache folder, named by their content, so that every clone on a machine shares them.
+The state of the running cluster is at one fixed place, since a machine has one of them: whatever clone, shell or user
+asks, and however the command that made it ended, it is found.
+"""
+
+import os
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parents[2]
+HERE = Path(__file__).resolve().parent
+
+STATE = Path("/var/lib/rlhf-cluster")
+KUBECONFIG = STATE / "kubeconfig"
+LOGS = STATE / "logs"
+CONTEXT = "rlhf-cluster"
+"""The name of the kubeconfig context; tests refuse any other."""
+
+
+def cache_folder() -> Path:
+    """``$RLHF_CACHE_DIR/cluster``, else the same below ``$XDG_CACHE_HOME/rlhf`` or ``~/.cache/rlhf``."""
+    if own := os.environ.get("RLHF_CACHE_DIR"):
+        return Path(own) / "cluster"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rlhf" / "cluster"
