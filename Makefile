@@ -39,6 +39,7 @@ LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --genera
 lock: $(VENV)/uv.done ## Renew the pinned requirement files
 	@$(LOCK) $(LOCK_ARGS) pyproject.toml --extra runtime -o requirements/runtime.txt
 	@$(LOCK) $(LOCK_ARGS) --group test -c requirements/runtime.txt -o requirements/test.txt
+	@$(LOCK) $(LOCK_ARGS) pyproject.toml --group e2e -c requirements/runtime.txt -c requirements/test.txt -o requirements/e2e.txt
 	@$(LOCK) $(LOCK_ARGS) --group lint -c requirements/runtime.txt -c requirements/test.txt -o requirements/lint.txt
 
 clean: ## Remove the environment and the runs

@@ -1,0 +1,143 @@
+"""Bring the cluster up and down.
+
+Everything that a cluster leaves on the machine has a fixed name (namespaces and links ``rlhf-*``, the cgroup
+``rlhf-cluster``, one state folder), so that :func:`down` removes it whatever happened to the command that made it, and
+:func:`up` after a run that was killed half way simply starts over.
+"""
+
+import fcntl
+import shutil
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+from e2e.cluster import cgroups, control_plane, network, nodes, paths, pki, processes
+from e2e.cluster.config import GPU_RESOURCE, ClusterConfig, NodeConfig
+from e2e.cluster.errors import ClusterError
+from e2e.cluster.kubectl import get, kubectl
+from e2e.cluster.shell import run
+from e2e.cluster.steps import say, step
+
+_CONFIG = paths.STATE / "config.json"
+_LOCK = Path("/run/lock/rlhf-cluster.lock")
+NODE_READY_SECONDS = 120
+
+
+def is_up() -> bool:
+    """Whether a cluster was brought up here to the end, and its API server answers."""
+    return _CONFIG.exists() and control_plane.ready()
+
+
+def configuration() -> ClusterConfig:
+    """What the running cluster was made with.
+
+    Raises:
+        ClusterError: there is none.
+    """
+    if not _CONFIG.exists():
+        raise ClusterError("no cluster is up on this machine; `make cluster-up` starts one")
+    return ClusterConfig.from_json(_CONFIG.read_text())
+
+
+@contextmanager
+def locked() -> Iterator[None]:
+    """Only one command at a time brings the cluster up or down."""
+    _LOCK.parent.mkdir(parents=True, exist_ok=True)
+    with _LOCK.open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("waiting for another command that brings the cluster up or down ...")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def start_machines(config: ClusterConfig) -> None:
+    """Start control plane and nodes on a machine where none run; the nodes are Ready at the end."""
+    with step("make certificates and the network"):
+        paths.STATE.mkdir(parents=True, exist_ok=True)
+        paths.STATE.chmod(0o755)
+        pki.create(config)
+        network.create_hub()
+        for node in config.nodes:
+            nodes.create(node, config)
+    with step("start etcd and the API server"):
+        control_plane.start(config)
+    with step(f"start {len(config.nodes)} nodes"):
+        with ThreadPoolExecutor() as threads:
+            list(threads.map(lambda node: nodes.start(node, config), config.nodes))
+        for node in config.nodes:
+            wait_registered(node)
+            equip(node)
+    with step("wait until all nodes are Ready"):
+        for node in config.nodes:
+            wait_node(node, ready=True, timeout=NODE_READY_SECONDS)
+
+
+def remember(config: ClusterConfig) -> None:
+    """Note that the cluster is complete, and what it was made with."""
+    _CONFIG.write_text(config.to_json())
+
+
+def wait_registered(node: NodeConfig) -> None:
+    """Wait until the node's kubelet has made itself known."""
+    process = processes.find(nodes.process_name(node))
+    processes.wait_until(
+        f"node {node.name} registers itself",
+        lambda: bool(kubectl("get", "node", node.name, "--ignore-not-found", "--output=name")),
+        timeout=NODE_READY_SECONDS,
+        processes=[process],
+    )
+
+
+def equip(node: NodeConfig) -> None:
+    """Give a node its stand-in GPUs: the kubelet keeps what others write into its capacity, until it starts anew."""
+    if not node.gpus:
+        return
+    count = f'{{"{GPU_RESOURCE}":"{node.gpus}"}}'
+    patch = f'{{"status":{{"capacity":{count},"allocatable":{count}}}}}'
+    kubectl("patch", "node", node.name, "--subresource=status", "--type=merge", f"--patch={patch}")
+
+
+def wait_node(node: NodeConfig, *, ready: bool, timeout: float) -> float:
+    """Wait until the node's Ready condition is, or is no longer, True; returns how long it took in seconds."""
+    started = time.monotonic()
+    processes.wait_until(
+        f"node {node.name} is {'Ready' if ready else 'not Ready'}",
+        lambda: node_is_ready(node.name) == ready,
+        timeout=timeout,
+    )
+    return time.monotonic() - started
+
+
+def node_is_ready(name: str) -> bool:
+    """Whether the API server thinks that the node is Ready."""
+    conditions = get("node", name)["status"].get("conditions", [])
+    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
+
+
+def remove_everything() -> bool:
+    """End and remove all of the cluster, also what a killed command left; returns whether there was anything.
+
+    The nodes' namespaces end with their first process, and their mounts with them; the rest goes by its fixed names.
+    """
+    had = paths.STATE.exists() or bool(network.namespaces()) or bool(cgroups.processes())
+    for process in processes.known():
+        if process.name.startswith("node-"):
+            process.stop(grace=0)
+    cgroups.kill()
+    cgroups.remove()
+    network.delete_all()
+    for mount in mounts():
+        run(["umount", "--lazy", mount])
+    if paths.STATE.exists():
+        shutil.rmtree(paths.STATE)
+    return had
+
+
+def mounts() -> list[str]:
+    """Mounts in the state folder that this machine's own mount namespace sees; the nodes' own are not among them."""
+    lines = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
+    return sorted((point for point in lines if point.startswith(f"{paths.STATE}/")), reverse=True)
