@@ -7,10 +7,10 @@ UV_VERSION := 0.13.9
 PYTHON ?= $(shell for v in 3.11 3.12 3.13; do command -v python$$v && exit; done; command -v python3)
 INSTALL := $(BIN)/uv pip install --python $(BIN)/python --quiet --compile-bytecode
 
-.PHONY: help demo test unit learning lint format golden lock clean
+.PHONY: help demo test unit e2e cluster-up cluster-down cluster-status cluster-images lint format golden lock clean
 
 help: ## Show this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
 
 demo: $(VENV)/runtime.done ## Install and train the example PPO job: four roles on this machine
 	@$(BIN)/rlhf run --fresh examples/ppo-spelling.yaml
@@ -21,7 +21,27 @@ test: $(VENV)/test.done ## Install and run every test
 unit: $(VENV)/test.done ## The quick tests: no Ray, no whole jobs, no training
 	@$(BIN)/python -m pytest -m "not ray and not job and not learning"
 
-lint: $(VENV)/test.done $(VENV)/lint.done ## ruff, mypy, import walls, generated files
+# PROVIDER=kind uses Docker and kind instead of what is built here.
+PROVIDER ?= local
+ROOT := $(if $(filter-out 0,$(shell id -u)),sudo -E)
+CLUSTER := $(if $(filter kind,$(PROVIDER)),$(BIN)/python -m e2e.cluster.kind,$(ROOT) $(BIN)/python -m e2e.cluster)
+
+e2e: $(VENV)/e2e.done ## The tests on a real Kubernetes, which is brought up if none is (root, Linux, Go)
+	@PROVIDER=$(PROVIDER) $(BIN)/python -m pytest e2e -o timeout_func_only=true $(E2E_ARGS)
+
+cluster-up: $(VENV)/e2e.done ## A Kubernetes on this machine: four nodes, KubeRay; KWOK=100 adds fake nodes
+	@$(CLUSTER) up $(if $(KWOK),--kwok $(KWOK)) $(CLUSTER_ARGS)
+
+cluster-down: $(VENV)/e2e.done ## End it, and leave nothing but the builds
+	@$(CLUSTER) down
+
+cluster-status: $(VENV)/e2e.done ## What runs, and where the logs are
+	@$(CLUSTER) status
+
+cluster-images: $(VENV)/e2e.done ## Build our images anew after a change, and bring them to the nodes
+	@$(CLUSTER) images
+
+lint: $(VENV)/test.done $(VENV)/e2e.done $(VENV)/lint.done ## ruff, mypy, import walls, generated files
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
@@ -62,6 +82,10 @@ $(VENV)/runtime.done: $(VENV)/uv.done requirements/runtime.txt pyproject.toml
 $(VENV)/test.done: $(VENV)/runtime.done requirements/test.txt
 	@echo "Installing the test tools ..."
 	@$(INSTALL) --require-hashes -r requirements/test.txt
+	@touch $@
+
+$(VENV)/e2e.done: $(VENV)/uv.done requirements/e2e.txt
+	@$(INSTALL) --require-hashes -r requirements/e2e.txt
 	@touch $@
 
 $(VENV)/lint.done: $(VENV)/runtime.done requirements/lint.txt

@@ -103,6 +103,19 @@ def kill(name: str = "", *, timeout: float = 15) -> int:
     return len(seen)
 
 
+def memory(name: str = "") -> int:
+    """The bytes that the group and all below it hold, without the page cache, which the kernel takes back at need."""
+    if version() == 2:
+        tree, keys = trees()[0], ("anon", "shmem", "kernel")
+    else:
+        tree, keys = next((tree for tree in trees() if tree.name == "memory"), trees()[0]), ("total_rss", "total_shmem")
+    try:
+        lines = (tree / ROOT / name / "memory.stat").read_text().splitlines()
+    except FileNotFoundError:
+        return 0
+    return sum(int(value) for key, value in (line.split() for line in lines) if key in keys)
+
+
 def remove(name: str = "") -> None:
     """Remove the group and all below it; its processes must be gone."""
     for tree in trees():

@@ -1,13 +1,9 @@
 """etcd, the API server, the controller manager and the scheduler, as processes in the hub."""
 
 import os
-import ssl
-import urllib.error
-import urllib.request
 
-from e2e.cluster import builds, paths, pki, processes
+from e2e.cluster import api, builds, paths, pki, processes
 from e2e.cluster.config import (
-    API_SERVER,
     DNS_DOMAIN,
     HUB_ADDRESS,
     POD_RANGE,
@@ -38,22 +34,7 @@ def wait_ready(parts: list[Process] | None = None) -> None:
     Raises:
         ClusterError: it is not in time, or one of the programs has ended.
     """
-    processes.wait_until("the API server is ready", ready, timeout=API_SERVER_LIMIT_SECONDS, processes=parts)
-
-
-def ready() -> bool:
-    """Whether the API server answers that it is ready."""
-    context = ssl.create_default_context(cafile=str(pki.CA))
-    context.load_cert_chain(pki.FOLDER / "admin.crt", pki.FOLDER / "admin.key")
-    try:
-        # The machine's proxy settings must not apply: the address exists only here.
-        opener = urllib.request.build_opener(
-            urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
-        )
-        with opener.open(f"{API_SERVER}/readyz", timeout=5) as answer:
-            return bool(answer.status == 200)
-    except (urllib.error.URLError, OSError):
-        return False
+    processes.wait_until("the API server is ready", api.ready, timeout=API_SERVER_LIMIT_SECONDS, processes=parts)
 
 
 def _process(name: str, *arguments: str) -> Process:

@@ -7,16 +7,15 @@ Everything that a cluster leaves on the machine has a fixed name (namespaces and
 
 import fcntl
 import shutil
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from e2e.cluster import cgroups, control_plane, network, nodes, paths, pki, processes
+from e2e.cluster import api, cgroups, control_plane, network, nodes, paths, pki, processes
 from e2e.cluster.config import GPU_RESOURCE, ClusterConfig, NodeConfig
 from e2e.cluster.errors import ClusterError
-from e2e.cluster.kubectl import get, kubectl
 from e2e.cluster.shell import run
 from e2e.cluster.steps import say, step
 
@@ -27,7 +26,7 @@ NODE_READY_SECONDS = 120
 
 def is_up() -> bool:
     """Whether a cluster was brought up here to the end, and its API server answers."""
-    return _CONFIG.exists() and control_plane.ready()
+    return _CONFIG.exists() and api.ready()
 
 
 def configuration() -> ClusterConfig:
@@ -68,12 +67,26 @@ def start_machines(config: ClusterConfig) -> None:
     with step(f"start {len(config.nodes)} nodes"):
         with ThreadPoolExecutor() as threads:
             list(threads.map(lambda node: nodes.start(node, config), config.nodes))
+        wait_nodes("have registered", config, lambda node: True)
         for node in config.nodes:
-            wait_registered(node)
             equip(node)
     with step("wait until all nodes are Ready"):
-        for node in config.nodes:
-            wait_node(node, ready=True, timeout=NODE_READY_SECONDS)
+        wait_nodes("are Ready", config, is_ready)
+
+
+def wait_nodes(what: str, config: ClusterConfig, good: Callable[[dict[str, Any]], bool]) -> None:
+    """Wait until every node of the cluster exists and is ``good``.
+
+    Raises:
+        ClusterError: not in time, or a node's first process has ended.
+    """
+
+    def all_good() -> bool:
+        there = api.nodes()
+        return all(node.name in there and good(there[node.name]) for node in config.nodes)
+
+    machines = [processes.find(nodes.process_name(node)) for node in config.nodes]
+    processes.wait_until(f"all nodes {what}", all_good, timeout=NODE_READY_SECONDS, processes=machines)
 
 
 def remember(config: ClusterConfig) -> None:
@@ -81,40 +94,21 @@ def remember(config: ClusterConfig) -> None:
     _CONFIG.write_text(config.to_json())
 
 
-def wait_registered(node: NodeConfig) -> None:
-    """Wait until the node's kubelet has made itself known."""
-    process = processes.find(nodes.process_name(node))
-    processes.wait_until(
-        f"node {node.name} registers itself",
-        lambda: bool(kubectl("get", "node", node.name, "--ignore-not-found", "--output=name")),
-        timeout=NODE_READY_SECONDS,
-        processes=[process],
-    )
-
-
 def equip(node: NodeConfig) -> None:
     """Give a node its stand-in GPUs: the kubelet keeps what others write into its capacity, until it starts anew."""
-    if not node.gpus:
-        return
-    count = f'{{"{GPU_RESOURCE}":"{node.gpus}"}}'
-    patch = f'{{"status":{{"capacity":{count},"allocatable":{count}}}}}'
-    kubectl("patch", "node", node.name, "--subresource=status", "--type=merge", f"--patch={patch}")
+    if node.gpus:
+        count = {GPU_RESOURCE: str(node.gpus)}
+        api.call(
+            f"/api/v1/nodes/{node.name}/status",
+            method="PATCH",
+            body={"status": {"capacity": count, "allocatable": count}},
+            content_type="application/merge-patch+json",
+        )
 
 
-def wait_node(node: NodeConfig, *, ready: bool, timeout: float) -> float:
-    """Wait until the node's Ready condition is, or is no longer, True; returns how long it took in seconds."""
-    started = time.monotonic()
-    processes.wait_until(
-        f"node {node.name} is {'Ready' if ready else 'not Ready'}",
-        lambda: node_is_ready(node.name) == ready,
-        timeout=timeout,
-    )
-    return time.monotonic() - started
-
-
-def node_is_ready(name: str) -> bool:
-    """Whether the API server thinks that the node is Ready."""
-    conditions = get("node", name)["status"].get("conditions", [])
+def is_ready(node: dict[str, Any]) -> bool:
+    """Whether a Node object has the condition Ready."""
+    conditions = node.get("status", {}).get("conditions", [])
     return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
 
 

@@ -1,0 +1,64 @@
+"""Short questions to the API server over HTTP, for polling: a kubectl per look costs half a second of processor."""
+
+import json
+import ssl
+import urllib.error
+import urllib.request
+from functools import lru_cache
+from typing import Any
+
+from e2e.cluster import pki
+from e2e.cluster.config import API_SERVER
+from e2e.cluster.errors import ClusterError
+
+
+def call(path: str, *, method: str = "GET", body: Any = None, content_type: str = "application/json") -> Any:
+    """Send a request as the cluster's administrator; returns the answer's JSON.
+
+    Raises:
+        ClusterError: the API server does not answer, or refuses.
+    """
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(
+        API_SERVER + path,
+        data=data,
+        method=method,
+        headers={"Content-Type": content_type, "Accept": "application/json"},
+    )
+    try:
+        with _opener(_certificate()).open(request, timeout=10) as answer:
+            text = answer.read().decode()
+    except urllib.error.HTTPError as error:
+        raise ClusterError(f"{method} {path}: {error.code}: {error.read().decode(errors='replace')[:500]}") from error
+    except OSError as error:
+        raise ClusterError(f"the API server does not answer: {error}") from error
+    return json.loads(text) if text.startswith(("{", "[")) else text
+
+
+def ready() -> bool:
+    """Whether the API server answers that it is ready."""
+    try:
+        return bool(call("/readyz") == "ok")
+    except ClusterError:
+        return False
+
+
+def nodes() -> dict[str, dict[str, Any]]:
+    """All nodes by name."""
+    return {node["metadata"]["name"]: node for node in call("/api/v1/nodes")["items"]}
+
+
+def _certificate() -> bytes:
+    """Changes with every cluster, so that a connection made for an earlier one is not used again."""
+    try:
+        return pki.CA.read_bytes()
+    except FileNotFoundError as error:
+        raise ClusterError("no cluster is up on this machine; `make cluster-up` starts one") from error
+
+
+@lru_cache(maxsize=1)
+def _opener(certificate: bytes) -> urllib.request.OpenerDirector:
+    context = ssl.create_default_context(cadata=certificate.decode())
+    context.load_cert_chain(pki.FOLDER / "admin.crt", pki.FOLDER / "admin.key")
+    # The machine's proxy settings must not apply: the address exists only here.
+    return urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))

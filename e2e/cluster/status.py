@@ -1,0 +1,64 @@
+"""What runs, how much memory it takes, and where its logs are: what `make cluster-status` shows."""
+
+from rich.console import Console
+from rich.table import Table
+
+from e2e.cluster import api, cgroups, lifecycle, paths, processes
+from e2e.cluster.config import GPU_RESOURCE, ClusterConfig
+
+MIB = 1024 * 1024
+
+
+def show(console: Console) -> bool:
+    """Print the state of the cluster; returns whether it is up and its API server answers."""
+    if not paths.STATE.exists():
+        console.print("No cluster is up on this machine. `make cluster-up` starts one.")
+        return False
+    answers = api.ready() if paths.KUBECONFIG.exists() else False
+    console.print(_programs())
+    if answers:
+        console.print(_nodes())
+    if lifecycle.is_up():
+        console.print(f"In all {cgroups.memory() // MIB} MiB of memory, without what the page cache holds.")
+        console.print(f"export KUBECONFIG={paths.KUBECONFIG} PATH={paths.STATE / 'bin'}:$PATH", highlight=False)
+    elif not answers:
+        console.print("[red]The API server does not answer.[/] `make cluster-down` removes all of this.")
+    else:
+        console.print("[yellow]It was not brought up to the end.[/] `make cluster-up` starts over.")
+    return answers
+
+
+def _programs() -> Table:
+    table = Table(title="Programs", title_justify="left")
+    for name in ("program", "pid", "state", "log"):
+        table.add_column(name, justify="right" if name == "pid" else "left")
+    for process in processes.known():
+        running = process.running()
+        state = "running" if running else "[red]stopped[/]"
+        log = paths.STATE / "nodes" / process.name.removeprefix("node-") / "log"
+        shown = f"{log}/" if process.name.startswith("node-") else str(process.log)
+        table.add_row(process.name, str(process.pid), state, shown)
+    return table
+
+
+def _nodes() -> Table:
+    table = Table(title="Nodes", title_justify="left")
+    for name in ("node", "pool", "ready", "GPUs (stand-in)", "address", "pods", "MiB"):
+        table.add_column(name, justify="right" if name in ("pods", "MiB", "GPUs (stand-in)") else "left")
+    pods: dict[str, int] = {}
+    for pod in api.call("/api/v1/pods")["items"]:
+        name = pod["spec"].get("nodeName", "")
+        pods[name] = pods.get(name, 0) + 1
+    states = api.nodes()
+    for node in _config().nodes:
+        found = states.get(node.name, {})
+        ready = lifecycle.is_ready(found)
+        gpus = found.get("status", {}).get("allocatable", {}).get(GPU_RESOURCE, "0")
+        memory = cgroups.memory(node.name) // MIB
+        shown = "yes" if ready else "[red]no[/]"
+        table.add_row(node.name, node.pool, shown, gpus, node.address, str(pods.get(node.name, 0)), str(memory))
+    return table
+
+
+def _config() -> ClusterConfig:
+    return lifecycle.configuration() if lifecycle.is_up() else ClusterConfig()

@@ -1,0 +1,92 @@
+"""From nothing to a cluster that is ready: what `make cluster-up` does."""
+
+import os
+import platform
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from e2e.cluster import addons, builds, images, lifecycle, nodes, packages, paths
+from e2e.cluster.config import ClusterConfig
+from e2e.cluster.errors import CannotRunHereError, ClusterError
+from e2e.cluster.steps import say, step
+
+
+def need_this_machine() -> None:
+    """Raise if the cluster can never run here.
+
+    Raises:
+        CannotRunHereError: not Linux, or not root.
+    """
+    if platform.system() != "Linux":
+        raise CannotRunHereError(f"the cluster needs Linux, not {platform.system()}")
+    if os.geteuid() != 0:
+        raise CannotRunHereError("the cluster needs root, for namespaces and cgroups: run it with sudo")
+
+
+def prepare(config: ClusterConfig) -> list[images.Image]:
+    """Install, build and download all that a cluster of this kind needs; quick when it is there already."""
+    packages.install()
+    families = [*addons.programs(config), builds.PAUSE, builds.HELM]
+    with ThreadPoolExecutor(max_workers=3) as threads:
+        # The images are bound by downloads and the disk, the programs by the processors.
+        ours = threads.submit(images.ensure_images, {})
+        for family in (builds.KUBERNETES, *families):
+            builds.build(family)
+        tiny = [
+            images.program_image(name, binary, entrypoint=entrypoint)
+            for name, (binary, entrypoint) in addons.images(config).items()
+        ]
+        return [*ours.result(), *tiny]
+
+
+def up(config: ClusterConfig) -> None:
+    """Bring up a cluster, or make sure that the one that runs is such a one and has the newest images.
+
+    Raises:
+        CannotRunHereError: it cannot run on this machine.
+        ClusterError: a cluster of another kind is up, or a step failed.
+    """
+    need_this_machine()
+    with lifecycle.locked():
+        if lifecycle.is_up():
+            if lifecycle.configuration() != config:
+                raise ClusterError("a cluster with other options is up; end it with `make cluster-down` first")
+            load(prepare(config), config)
+            return
+        if lifecycle.remove_everything():
+            say("           removed what an earlier, unfinished cluster had left")
+        wanted = prepare(config)
+        with step("unpack the images, once for all nodes"):
+            images.ensure_seed(wanted)
+        try:
+            _start(config, wanted)
+        except KeyboardInterrupt:
+            lifecycle.remove_everything()
+            raise
+
+
+def _start(config: ClusterConfig, wanted: list[images.Image]) -> None:
+    for node in config.nodes:
+        root = nodes.folder(node) / "lib/containerd"
+        root.mkdir(parents=True)
+        images.prepare_node_root(root, wanted)
+    lifecycle.start_machines(config)
+    addons.install(config)
+    programs = paths.STATE / "bin"
+    programs.mkdir(exist_ok=True)
+    for family, name in ((builds.KUBERNETES, "kubectl"), (builds.HELM, "helm")):
+        (programs / name).symlink_to(builds.find(family).program(name))
+    _give_to_caller(paths.KUBECONFIG)
+    lifecycle.remember(config)
+
+
+def load(wanted: list[images.Image], config: ClusterConfig) -> None:
+    """Bring new images to all running nodes."""
+    with step("load new images into the nodes"), ThreadPoolExecutor() as threads:
+        sockets = [nodes.containerd_socket(node) for node in config.nodes]
+        list(threads.map(lambda socket: images.load_into_node(wanted, containerd_socket=socket), sockets))
+
+
+def _give_to_caller(path: Path) -> None:
+    if user := os.environ.get("SUDO_UID"):
+        os.chown(path, int(user), int(os.environ.get("SUDO_GID", user)))

@@ -1,0 +1,93 @@
+"""The cluster for the tests: the running one, if it was made here, else one that is brought up and taken down again."""
+
+import os
+import re
+import shutil
+import signal
+from collections.abc import Generator, Iterator
+from types import FrameType
+
+import pytest
+
+from e2e.cluster import lifecycle, paths
+from e2e.cluster.config import ClusterConfig
+from e2e.cluster.errors import CannotRunHereError, ClusterError
+from e2e.cluster.faults import Faults
+from e2e.cluster.kubectl import kubectl
+from e2e.dump import default_folder, dump
+from e2e.lab import Lab
+
+_FAILED = pytest.StashKey[bool]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--keep-cluster", action="store_true", help="Leave a cluster up that the tests started.")
+
+
+def pytest_configure() -> None:
+    # A cluster that was started here must go also when CI ends the run.
+    signal.signal(signal.SIGTERM, _interrupt)
+
+
+def _interrupt(signum: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed:
+        item.stash[_FAILED] = True
+    return report
+
+
+@pytest.fixture(scope="session")
+def cluster(request: pytest.FixtureRequest) -> Iterator[ClusterConfig]:
+    """The running cluster; brought up first if there is none, with its progress shown."""
+    capture = request.config.pluginmanager.getplugin("capturemanager")
+    with capture.global_and_fixture_disabled():
+        started = _bring_up()
+    yield lifecycle.configuration()
+    if started and not request.config.getoption("--keep-cluster"):
+        with capture.global_and_fixture_disabled(), lifecycle.locked():
+            lifecycle.remove_everything()
+
+
+def _bring_up() -> bool:
+    from e2e.cluster.up import need_this_machine, up
+
+    other = os.environ.get("KUBECONFIG", str(paths.KUBECONFIG))
+    if other != str(paths.KUBECONFIG):
+        print(f"\nThe tests use only the cluster that is made here, not {other}.")
+    try:
+        need_this_machine()
+        already = lifecycle.is_up()
+        print()
+        up(lifecycle.configuration() if already else ClusterConfig())
+    except CannotRunHereError as error:
+        pytest.skip(str(error))
+    except ClusterError as error:
+        pytest.exit(f"the cluster did not come up: {error}", returncode=1)
+    _refuse_other_clusters()
+    return not already
+
+
+def _refuse_other_clusters() -> None:
+    context = kubectl("config", "current-context").strip()
+    if context != paths.CONTEXT:
+        pytest.exit(f'the kube context is "{context}", not "{paths.CONTEXT}": tests run only on a cluster made here')
+
+
+@pytest.fixture
+def lab(cluster: ClusterConfig, request: pytest.FixtureRequest) -> Iterator[Lab]:
+    """The cluster with a namespace of the test's own; after a failure its state is in ``e2e-failures/``."""
+    name = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower().removeprefix("test_")).strip("-")[:50]
+    namespace = f"t-{name}".rstrip("-")
+    kubectl("create", "namespace", namespace)
+    yield Lab(namespace, Faults(cluster))
+    folder = default_folder() / name
+    shutil.rmtree(folder, ignore_errors=True)
+    if request.node.stash.get(_FAILED, False):
+        dump(namespace, folder)
+        print(f"objects, events and logs are in {folder}")
+    kubectl("delete", "namespace", namespace, "--wait=false")
