@@ -5,6 +5,7 @@ import re
 import shutil
 import signal
 from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from types import FrameType
 
 import pytest
@@ -37,7 +38,8 @@ def _interrupt(signum: int, frame: FrameType | None) -> None:
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     if report.failed:
-        item.stash[_FAILED] = True
+        for node in item.listchain():  # also its module, for what the module's tests share
+            node.stash[_FAILED] = True
     return report
 
 
@@ -81,13 +83,26 @@ def _refuse_other_clusters() -> None:
 @pytest.fixture
 def lab(cluster: ClusterConfig, request: pytest.FixtureRequest) -> Iterator[Lab]:
     """The cluster with a namespace of the test's own; after a failure its state is in ``e2e-failures/``."""
-    name = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower().removeprefix("test_")).strip("-")[:50]
-    namespace = f"t-{name}".rstrip("-")
+    with _namespace(cluster, request.node.name.removeprefix("test_"), request.node) as lab:
+        yield lab
+
+
+@pytest.fixture(scope="module")
+def module_lab(cluster: ClusterConfig, request: pytest.FixtureRequest) -> Iterator[Lab]:
+    """The same for all tests of a module, which share what takes long to start."""
+    with _namespace(cluster, request.node.path.stem.removeprefix("test_"), request.node) as lab:
+        yield lab
+
+
+@contextmanager
+def _namespace(cluster: ClusterConfig, name: str, node: pytest.Item | pytest.Module) -> Iterator[Lab]:
+    short = re.sub(r"[^a-z0-9]+", "-", name.lower())[:50].strip("-")
+    namespace = f"t-{short}"
     kubectl("create", "namespace", namespace)
     yield Lab(namespace, Faults(cluster))
-    folder = default_folder() / name
+    folder = default_folder() / short
     shutil.rmtree(folder, ignore_errors=True)
-    if request.node.stash.get(_FAILED, False):
+    if node.stash.get(_FAILED, False):
         dump(namespace, folder)
         print(f"objects, events and logs are in {folder}")
     kubectl("delete", "namespace", namespace, "--wait=false")

@@ -50,6 +50,12 @@ class Lab:
         found: list[dict[str, Any]] = self.get("pods", *([f"--selector={selector}"] if selector else []))["items"]
         return sorted(found, key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
 
+    def run_pods(self, *pods: dict[str, Any], timeout: float = 120) -> None:
+        """Apply pods and wait until all of them are ready."""
+        self.apply(*pods)
+        names = [pod["metadata"]["name"] for pod in pods]
+        self.wait(f"{', '.join(names)} run", lambda: all(is_ready(self.get("pod", n)) for n in names), timeout=timeout)
+
     def execute(self, pod: str, *command: str, container: str = "", timeout: float = 120) -> str:
         """Run a command in a pod; returns what it printed."""
         where = ["--container", container] if container else []

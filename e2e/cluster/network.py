@@ -87,8 +87,10 @@ def delete_all() -> None:
         run(["ip", "netns", "delete", name])
     if Path(f"/sys/class/net/{HOST_LINK}").exists():
         run(["ip", "link", "delete", HOST_LINK])
-    if _NAMESPACES.is_dir() and not any(_NAMESPACES.iterdir()) and _NAMESPACES.is_mount():
-        run(["umount", _NAMESPACES])  # `ip netns add` mounts it when it makes the first
+    # `ip netns add` binds the folder to itself when it makes the first one, which `is_mount` does not see.
+    mounted = f" {_NAMESPACES} " in Path("/proc/mounts").read_text()
+    if mounted and not any(_NAMESPACES.iterdir()):
+        run(["umount", _NAMESPACES])
 
 
 def _link(node: NodeConfig) -> str:
