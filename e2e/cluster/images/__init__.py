@@ -1,0 +1,32 @@
+"""The images of the cluster's pods, from a Dockerfile to every node, without a registry or a container engine.
+
+::
+
+    debootstrap -> base -> buildah build -> delta -> seed (a containerd root) -> links -> four nodes
+    Go programs ---------^                   \\---> a running node's containerd
+
+Three things keep a 5 GB image bearable. Nothing is built when the hash of a build's inputs is known. Only layers that a
+containerd lacks are sent to it. And all nodes of a new cluster share one unpacked copy: a *seed*, into which images are
+imported once, and which each node's root links to.
+
+While a cluster runs its nodes link to the seed, so that :func:`ensure_seed` and :func:`prune` are only for when none
+does; :func:`load_into_node` brings newer images to running nodes.
+"""
+
+from e2e.cluster.images.build import Image, ensure_images, program_image
+from e2e.cluster.images.figures import Figure, figures
+from e2e.cluster.images.node import load_into_node, prepare_node_root
+from e2e.cluster.images.prune import prune
+from e2e.cluster.images.seed import ensure_seed
+
+__all__ = [
+    "Figure",
+    "Image",
+    "ensure_images",
+    "ensure_seed",
+    "figures",
+    "load_into_node",
+    "prepare_node_root",
+    "program_image",
+    "prune",
+]

@@ -1,0 +1,102 @@
+"""From Dockerfiles to images in the builder's store; nothing is done when nothing has changed.
+
+A build that was finished leaves a record named by the hash of its inputs. To ask whether an image is there means to
+hash some 200 small files, and works for several clones that share the cache.
+"""
+
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from e2e.cluster import paths
+from e2e.cluster.images import base, buildah, folders, inputs
+from e2e.cluster.steps import step
+
+OURS = ("rlhf-worker", "rlhf-operator")
+PROGRAM = Path(__file__).resolve().parent / "program"
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """An image that pods can name: ``reference`` as in a pod's spec, and the digest of its manifest."""
+
+    reference: str
+    digest: str
+    stored: str = field(repr=False)
+    """The name in the builder's store, which holds several versions of one reference."""
+
+
+def ensure_images(programs: Mapping[str, Path], *, worker: bool = True) -> list[Image]:
+    """Build the images of this project, and those of the programs, that are missing or whose inputs changed.
+
+    ``programs`` maps names such as ``kuberay-operator:v1.5.0`` to static binaries; see :func:`program_image`. Without
+    ``worker`` the large image is left out.
+
+    Raises:
+        CommandError: a build failed; the message shows its output.
+    """
+    names = OURS if worker else OURS[1:]
+    ours = [_our_image(name) for name in names]
+    return [*ours, *(program_image(name, binary) for name, binary in programs.items())]
+
+
+def program_image(name: str, binary: Path, *, entrypoint: str = "") -> Image:
+    """An image from scratch that holds one static program, at ``entrypoint`` (``/`` and the binary's name).
+
+    The image is called ``localhost/NAME``, with the tag ``dev`` where the name has none.
+    """
+    reference = f"localhost/{name}" if ":" in name else f"localhost/{name}:dev"
+    target = (entrypoint or binary.name).lstrip("/")
+    assert target and "/" not in target, f'`entrypoint` must be at the root, not "{entrypoint}"'
+    dockerfile = PROGRAM / "Dockerfile"
+    key = inputs.hash_of(binary.parent, [binary], reference, target, dockerfile.read_text())
+
+    def make(stored: str) -> buildah.Stored:
+        with folders.scratch("program-") as context:
+            shutil.copyfile(binary, context / target)
+            (context / target).chmod(0o755)
+            if target != "program":
+                (context / "program").symlink_to(target)
+            return buildah.build(stored, context=context, dockerfile=dockerfile)
+
+    return _ensure(reference, key, make)
+
+
+def our_inputs(name: str, root: Path = paths.PROJECT) -> str:
+    """The hash of all that an image of ours is built from, in the clone at ``root``."""
+    dockerfile = _dockerfile(name, root)
+    return inputs.hash_of(root, [root / ".dockerignore", dockerfile, *inputs.context_files(root)], name, base.name())
+
+
+def _our_image(name: str) -> Image:
+    def make(stored: str) -> buildah.Stored:
+        return buildah.build(
+            stored,
+            context=paths.PROJECT,
+            dockerfile=_dockerfile(name, paths.PROJECT),
+            arguments={"BASE_IMAGE": base.ensure()},
+            log=folders.home() / "logs" / f"{name}.log",
+        )
+
+    return _ensure(f"localhost/{name}:dev", our_inputs(name), make)
+
+
+def _dockerfile(name: str, root: Path) -> Path:
+    return root / "worker_images" / name.removeprefix("rlhf-") / "Dockerfile"
+
+
+def _ensure(reference: str, key: str, make: Callable[[str], buildah.Stored]) -> Image:
+    record = folders.records() / f"{key}.json"
+    stored = f"{reference.rpartition(':')[0]}:{key}"
+    if (known := folders.read_json(record)) is None:
+        with folders.locked(reference.replace("/", "_")):
+            known = folders.read_json(record)  # another process may have been quicker
+            if known is None:
+                started = time.monotonic()
+                with step(f"build the image {reference}"):
+                    made = make(stored)
+                known = {"reference": reference, "stored": stored, "digest": made.digest, "size": made.size}
+                folders.write_json(record, {**known, "build_seconds": round(time.monotonic() - started, 1)})
+    return Image(reference, known["digest"], known["stored"])

@@ -1,0 +1,86 @@
+"""The seed: a containerd root in the cache with all images unpacked, which the roots of all nodes link to.
+
+Imported once, by a containerd that lives only for that. What lies in it is used by running nodes, so that it is changed
+only while there are none. After the import a layer is needed as a snapshot only; its tar, as large again, is replaced
+by an empty file of the same size. (containerd asks for the size of each layer when it starts, and reads one only to
+unpack it or to send it on.)
+"""
+
+import shutil
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from e2e.cluster.images import containerd, delta, folders
+from e2e.cluster.images.build import Image
+from e2e.cluster.steps import step
+
+BLOBS = Path("io.containerd.content.v1.content/blobs/sha256")
+SNAPSHOTS = Path("io.containerd.snapshotter.v1.overlayfs/snapshots")
+DATABASES = (
+    Path("io.containerd.metadata.v1.bolt/meta.db"),
+    Path("io.containerd.snapshotter.v1.overlayfs/metadata.db"),
+)
+_KEPT_BYTES = 1 << 20
+"""Manifests and configurations, which are read, are smaller than this."""
+
+
+def ensure_seed(images: Sequence[Image]) -> Path:
+    """Bring images into the seed, and their earlier versions out of it; returns its folder. Only when no cluster runs.
+
+    Raises:
+        CommandError: an import failed.
+    """
+    root, record = folders.seed(), folders.home() / "seed.json"
+    wanted = {image.reference: image.digest for image in images}
+    with folders.locked("seed"):
+        known = folders.read_json(record) or {}
+        missing = [image for image in images if known.get("images", {}).get(image.reference) != image.digest]
+        if not missing:
+            return root
+        record.unlink(missing_ok=True)  # what follows may be interrupted
+        if not known:
+            _clear_if_damaged(root)
+        started = time.monotonic()
+        names = ", ".join(image.reference.rpartition("/")[2] for image in missing)
+        with step(f"unpack for the nodes: {names}"), containerd.short_lived(root) as socket:
+            containerd.load(missing, socket)
+            have = containerd.loaded(socket)
+            _collect_garbage(socket)
+        _drop_layers(root)
+        times = {**known.get("seconds", {}), names: round(time.monotonic() - started, 1)}
+        folders.write_json(record, {"images": {**have, **wanted}, "seconds": times})
+    return root
+
+
+def remove(references: Sequence[str]) -> None:
+    """Remove images from the seed, and all that only they needed. Only when no cluster runs."""
+    record = folders.home() / "seed.json"
+    with folders.locked("seed"):
+        known = folders.read_json(record)
+        gone = [name for name in references if known is not None and name in known["images"]]
+        if known is None or not gone:
+            return
+        record.unlink()
+        with containerd.short_lived(folders.seed()) as socket:
+            containerd.ctr(socket, "images", "remove", "--sync", *gone)
+        kept = {name: digest for name, digest in known["images"].items() if name not in gone}
+        folders.write_json(record, {**known, "images": kept})
+
+
+def _clear_if_damaged(root: Path) -> None:
+    """A machine that lost power may have left databases without the files that they name: start over."""
+    if root.exists() and not all((root / database).exists() for database in DATABASES):
+        shutil.rmtree(root)
+
+
+def _collect_garbage(socket: Path) -> None:
+    """Let containerd remove what no image needs any more, now: it removes synchronously with an image of that name."""
+    containerd.ctr(socket, "images", "remove", "--sync", "localhost/nothing:none")
+
+
+def _drop_layers(root: Path) -> None:
+    for blob in (root / BLOBS).iterdir():
+        status = blob.stat()
+        if status.st_size > _KEPT_BYTES and status.st_blocks > 0:
+            delta.placeholder(blob, status.st_size)
