@@ -17,6 +17,7 @@ from e2e.cluster.config import (
     GPU_TAINT,
     POD_RANGE,
     POOL_LABEL,
+    SERVICE_RANGE,
     ClusterConfig,
     NodeConfig,
 )
@@ -58,7 +59,7 @@ def create(node: NodeConfig, config: ClusterConfig) -> None:
     (own / "cni/10-bridge.conflist").write_text(json.dumps(_cni(node), indent=1))
     (own / "kubelet.yaml").write_text(json.dumps(_kubelet(node, config), indent=1))
     (own / "kube-proxy.yaml").write_text(json.dumps(_kube_proxy(node), indent=1))
-    (own / "init.sh").write_text(_init(node))
+    (own / "init.sh").write_text(_init(node, config))
 
 
 def start(node: NodeConfig, config: ClusterConfig) -> None:
@@ -96,7 +97,7 @@ def containerd_socket(node: NodeConfig) -> Path:
     return Path(f"/proc/{children[0] if children else process.pid}/root/run/containerd/containerd.sock")
 
 
-def _init(node: NodeConfig) -> str:
+def _init(node: NodeConfig, config: ClusterConfig) -> str:
     own, kubernetes = folder(node), builds.find(builds.KUBERNETES)
     kubelet = [
         kubernetes.program("kubelet"),
@@ -130,8 +131,26 @@ keep() {{
 keep containerd containerd --config {own / "containerd.toml"} &
 keep kubelet {" ".join(str(word) for word in kubelet)} &
 keep kube-proxy {kubernetes.program("kube-proxy")} --config={own / "kube-proxy.yaml"} &
+{_network_policy(node) if config.network_policy else ""}
 wait
 """
+
+
+def _network_policy(node: NodeConfig) -> str:
+    """kube-router, only for its firewall; it starts with the node's first pod, since it has nothing to do before."""
+    words = [
+        builds.find(builds.KUBE_ROUTER).program("kube-router"),
+        f"--kubeconfig={pki.FOLDER / 'kube-router.kubeconfig'}",
+        f"--hostname-override={node.name}",
+        f"--service-cluster-ip-range={SERVICE_RANGE}",
+        "--run-firewall=true",
+        "--run-router=false",
+        "--run-service-proxy=false",
+        "--enable-cni=false",
+        "--health-port=0",
+    ]
+    start = f"keep kube-router {' '.join(str(word) for word in words)}"
+    return f"(until grep -q cni0: /proc/net/dev; do sleep 0.5; done; {start}) &"
 
 
 def _containerd(own: Path) -> str:

@@ -68,6 +68,7 @@ def create(config: ClusterConfig) -> None:
     authority.issue("admin", "admin", group="system:masters")
     for name in ("kube-controller-manager", "kube-scheduler", "kube-proxy"):
         authority.issue(name, f"system:{name}")
+    authority.issue("kube-router", "kube-router")
     for node in config.nodes:
         authority.issue(
             f"kubelet-{node.name}",
@@ -80,6 +81,7 @@ def create(config: ClusterConfig) -> None:
         "kube-controller-manager",
         "kube-scheduler",
         "kube-proxy",
+        "kube-router",
         *(f"kubelet-{node.name}" for node in config.nodes),
     ]
     for user in users:
