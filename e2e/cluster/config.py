@@ -95,6 +95,10 @@ class ClusterConfig:
         names = ", ".join(node.name for node in self.nodes)
         raise ClusterError(f'there is no node "{name}"; the nodes are {names}')
 
+    def pool(self, name: str) -> list[NodeConfig]:
+        """The nodes of a pool."""
+        return [node for node in self.nodes if node.pool == name]
+
     def to_json(self) -> str:
         """As text, for the state folder."""
         return json.dumps(dataclasses.asdict(self), indent=1)
