@@ -19,7 +19,7 @@ def dump(namespace: str, folder: Path) -> None:
     _write(folder / "pods.txt", lambda: kubectl("describe", "pods", here))
     _write(folder / "events.txt", lambda: kubectl("get", "events", "--all-namespaces", "--sort-by=.lastTimestamp"))
     _write(folder / "nodes.txt", lambda: kubectl("describe", "nodes"))
-    _write(folder / "kuberay.log", lambda: kubectl("logs", "--namespace=ray-system", "deployment/kuberay-operator"))
+    _write(folder / "kuberay.log", lambda: kubectl("logs", "--namespace=default", "deployment/kuberay-operator"))
     _pod_logs(here, folder / "logs")
     for process in processes.known():
         if process.log.exists():

@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from e2e.cluster import api, cgroups, control_plane, lifecycle, network, nodes, processes
+from e2e.cluster.addons import kuberay
 from e2e.cluster.config import ClusterConfig, NodeConfig
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.kubectl import get, kubectl
 
-KUBERAY_NAMESPACE, KUBERAY_DEPLOYMENT = "ray-system", "kuberay-operator"
+_OPERATOR_PODS = "--selector=app.kubernetes.io/component=kuberay-operator"
 
 
 class Faults:
@@ -108,12 +109,12 @@ class Faults:
     def stop_kuberay(self) -> None:
         """Stop the KubeRay operator, and wait until its pod is gone."""
         self._scale_kuberay(0)
-        kubectl("-n", KUBERAY_NAMESPACE, "wait", "pod", "--all", "--for=delete", "--timeout=60s")
+        kubectl("-n", kuberay.DEPLOYMENT.namespace, "wait", "pod", _OPERATOR_PODS, "--for=delete", "--timeout=60s")
 
     def start_kuberay(self) -> None:
         """Start the KubeRay operator again, and wait until it is available."""
         self._scale_kuberay(1)
-        kubectl("-n", KUBERAY_NAMESPACE, "rollout", "status", f"deployment/{KUBERAY_DEPLOYMENT}", "--timeout=120s")
+        kuberay.wait_ready(timeout=120)
 
     @contextmanager
     def no_kuberay(self) -> Iterator[None]:
@@ -125,7 +126,8 @@ class Faults:
             self.start_kuberay()
 
     def _scale_kuberay(self, replicas: int) -> None:
-        kubectl("-n", KUBERAY_NAMESPACE, "scale", f"deployment/{KUBERAY_DEPLOYMENT}", f"--replicas={replicas}")
+        namespace, name = kuberay.DEPLOYMENT
+        kubectl("-n", namespace, "scale", f"deployment/{name}", f"--replicas={replicas}")
 
     # --- containers
 
