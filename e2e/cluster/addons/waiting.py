@@ -57,9 +57,9 @@ def problem(pod: dict[str, Any], *, final: bool = False) -> str | None:
         reason = waiting.get("reason", "")
         if reason in _NO_REGISTRY:
             return f'{reason}: the image "{container["image"]}" is not on node {pod["spec"].get("nodeName")}'
-        hopeless = reason in _FINAL or container.get("restartCount", 0) >= _RESTARTS_TO_GIVE_UP
+        hopeless = reason in _FINAL or (waiting and container.get("restartCount", 0) >= _RESTARTS_TO_GIVE_UP)
         if hopeless or (waiting and not final):
-            return ": ".join(filter(None, (reason or "restarts again and again", _ending(container, waiting))))
+            return ": ".join(filter(None, (reason, _ending(container, waiting))))
     if final:
         return None
     for condition in status.get("conditions", ()):
@@ -79,8 +79,8 @@ def _pods(deployment: dict[str, Any]) -> list[dict[str, Any]]:
     labels = deployment["spec"]["selector"]["matchLabels"]
     selector = "%2C".join(f"{name}%3D{value}" for name, value in labels.items())
     namespace = deployment["metadata"]["namespace"]
-    items: list[dict[str, Any]] = api.call(f"/api/v1/namespaces/{namespace}/pods?labelSelector={selector}")["items"]
-    return items
+    items = api.call(f"/api/v1/namespaces/{namespace}/pods?labelSelector={selector}")["items"]
+    return [pod for pod in items if "deletionTimestamp" not in pod["metadata"]]
 
 
 def _explain(deployment: Deployment, pods: list[dict[str, Any]], when: str) -> str:
