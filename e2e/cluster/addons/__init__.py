@@ -65,10 +65,10 @@ def install(config: ClusterConfig) -> None:
     waits: dict[str, Callable[[], None]] = {
         "wait for DNS": lambda: wait_available(dns.DEPLOYMENT, timeout=READY_SECONDS),
         "wait for the volume provisioner": lambda: wait_available(volumes.DEPLOYMENT, timeout=READY_SECONDS),
-        "wait for the KubeRay operator": lambda: kuberay.wait_ready(timeout=READY_SECONDS),
+        "wait for the KubeRay operator": lambda: kuberay.wait(timeout=READY_SECONDS),
     }
     if config.kwok:
-        waits[f"wait until {config.kwok} fake nodes are Ready"] = lambda: kwok.wait_ready(config.kwok)
+        waits[f"wait until {config.kwok} fake nodes are Ready"] = lambda: kwok.wait(config.kwok)
     with ThreadPoolExecutor(max_workers=len(waits)) as threads:
         running = [threads.submit(_wait, name, wait) for name, wait in waits.items()]
     for done in running:

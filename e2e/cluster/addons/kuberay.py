@@ -9,7 +9,7 @@ from typing import Any
 
 from e2e.cluster import api, builds
 from e2e.cluster.addons.waiting import Deployment, wait_available
-from e2e.cluster.config import KubeRayConfig
+from e2e.cluster.config import ClusterConfig, KubeRayConfig
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.kubectl import apply, program
 from e2e.cluster.shell import run
@@ -45,6 +45,11 @@ def manifests(options: KubeRayConfig, objects: list[dict[str, Any]]) -> list[dic
     return [_operator(found, options) if _is_operator(found) else found for found in objects]
 
 
+def install(config: ClusterConfig) -> None:
+    """Install only KubeRay, without waiting for it."""
+    apply(*manifests(config.kuberay, rendered()))
+
+
 def configure(options: KubeRayConfig) -> None:
     """Change the options of the operator on a running cluster, and wait until the changed one runs.
 
@@ -55,10 +60,10 @@ def configure(options: KubeRayConfig) -> None:
     """
     with step("restart the KubeRay operator with its new options"):
         apply(*filter(_is_operator, manifests(options, rendered())))
-        wait_ready()
+        wait()
 
 
-def wait_ready(*, timeout: float = READY_SECONDS) -> None:
+def wait(*, timeout: float = READY_SECONDS) -> None:
     """Wait until the operator is available and the API server serves its RayClusters.
 
     Raises:

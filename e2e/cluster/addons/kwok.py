@@ -53,7 +53,7 @@ def start() -> None:
     ).start()
 
 
-def wait_ready(count: int, *, timeout: float = READY_SECONDS) -> None:
+def wait(count: int, *, timeout: float = READY_SECONDS) -> None:
     """Wait until ``count`` fake nodes are Ready.
 
     Raises:
