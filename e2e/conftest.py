@@ -1,6 +1,5 @@
 """The cluster for the tests: the running one, if it was made here, else one that is brought up and taken down again."""
 
-import os
 import re
 import shutil
 import signal
@@ -10,11 +9,13 @@ from types import FrameType
 
 import pytest
 
-from e2e.cluster import lifecycle, paths
+from e2e.cluster import kind, lifecycle, paths
 from e2e.cluster.config import ClusterConfig
 from e2e.cluster.errors import CannotRunHereError, ClusterError
 from e2e.cluster.faults import Faults
 from e2e.cluster.kubectl import kubectl
+from e2e.cluster.steps import step
+from e2e.cluster.up import need_this_machine, up
 from e2e.dump import default_folder, dump
 from e2e.lab import Lab
 
@@ -49,29 +50,40 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[ClusterConfig]:
     capture = request.config.pluginmanager.getplugin("capturemanager")
     with capture.global_and_fixture_disabled():
         started = _bring_up()
-    yield lifecycle.configuration()
+    yield _configuration()
     if started and not request.config.getoption("--keep-cluster"):
-        with capture.global_and_fixture_disabled(), lifecycle.locked():
-            lifecycle.remove_everything()
+        with capture.global_and_fixture_disabled():
+            _take_down()
 
 
 def _bring_up() -> bool:
-    from e2e.cluster.up import need_this_machine, up
-
-    other = os.environ.get("KUBECONFIG", str(paths.KUBECONFIG))
-    if other != str(paths.KUBECONFIG):
-        print(f"\nThe tests use only the cluster that is made here, not {other}.")
+    """Bring the cluster up, or its images up to date; returns whether it was started here."""
+    print()
     try:
-        need_this_machine()
-        already = lifecycle.is_up()
-        print()
-        up(lifecycle.configuration() if already else ClusterConfig())
+        already = kind.is_up() if paths.KIND else lifecycle.is_up()
+        if paths.KIND:
+            kind.up()
+        else:
+            need_this_machine()
+            up(lifecycle.configuration() if already else ClusterConfig())
     except CannotRunHereError as error:
         pytest.skip(str(error))
     except ClusterError as error:
         pytest.exit(f"the cluster did not come up: {error}", returncode=1)
     _refuse_other_clusters()
     return not already
+
+
+def _configuration() -> ClusterConfig:
+    return kind.CONFIG if paths.KIND else lifecycle.configuration()
+
+
+def _take_down() -> None:
+    if paths.KIND:
+        kind.down()
+        return
+    with lifecycle.locked(), step("cluster-down"):
+        lifecycle.remove_everything()
 
 
 def _refuse_other_clusters() -> None:
@@ -99,7 +111,7 @@ def _namespace(cluster: ClusterConfig, name: str, node: pytest.Item | pytest.Mod
     short = re.sub(r"[^a-z0-9]+", "-", name.lower())[:50].strip("-")
     namespace = f"t-{short}"
     kubectl("create", "namespace", namespace)
-    yield Lab(namespace, Faults(cluster))
+    yield Lab(namespace, kind.KindFaults(cluster) if paths.KIND else Faults(cluster), cluster)
     folder = default_folder() / short
     shutil.rmtree(folder, ignore_errors=True)
     if node.stash.get(_FAILED, False):

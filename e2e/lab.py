@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from e2e.cluster import kubectl
+from e2e.cluster.config import ClusterConfig
 from e2e.cluster.errors import ClusterError, CommandError
 from e2e.cluster.faults import Faults
 
@@ -23,6 +24,11 @@ class Lab:
 
     namespace: str
     faults: Faults
+    config: ClusterConfig
+
+    def node(self, pool: str, index: int = 0) -> str:
+        """The name of a node of the pool; names differ between providers, pools do not."""
+        return self.config.pool(pool)[index].name
 
     def kubectl(self, *words: str, stdin: str | None = None, timeout: float = 120) -> str:
         """Run kubectl in the test's namespace; returns what it printed."""

@@ -14,29 +14,31 @@ LOST_SECONDS = 100
 
 
 def test_a_power_cut_ends_all_containers_at_once_and_the_node_returns(lab: Lab) -> None:
-    lab.run_pods(pod("victim", node="gpu-a-1", restartPolicy="Always"), pod("neighbour", node="gpu-a-0"))
+    name = lab.node("gpu-a", 1)
+    lab.run_pods(pod("victim", node=name, restartPolicy="Always"), pod("neighbour", node=lab.node("gpu-a", 0)))
     neighbour = _container(lab, "neighbour")
-    with lab.faults.power_cut("gpu-a-1"):
-        assert not cgroups.processes("gpu-a-1")
-        assert node_is_ready(api.nodes()["gpu-a-1"]), "nobody can know yet"
-        lab.wait("the node counts as lost", lambda: not node_is_ready(api.nodes()["gpu-a-1"]), timeout=LOST_SECONDS)
+    with lab.faults.power_cut(name):
+        assert not cgroups.processes(name)
+        assert node_is_ready(api.nodes()[name]), "nobody can know yet"
+        lab.wait("the node counts as lost", lambda: not node_is_ready(api.nodes()[name]), timeout=LOST_SECONDS)
         lab.wait("its pod is not ready", lambda: not is_ready(lab.get("pod", "victim")), timeout=30)
-    node = api.nodes()["gpu-a-1"]
+    node = api.nodes()[name]
     assert node_is_ready(node)
     assert node["status"]["allocatable"][GPU_RESOURCE] == "8"
     lab.wait("its pod runs again", lambda: is_ready(lab.get("pod", "victim")))
     assert _container(lab, "victim")["restartCount"] >= 1
     assert _container(lab, "neighbour") == neighbour
-    lab.run_pods(pod("newcomer", node="gpu-a-1"))
+    lab.run_pods(pod("newcomer", node=name))
 
 
 def test_a_node_without_network_is_lost_and_its_containers_go_on(lab: Lab) -> None:
-    lab.run_pods(pod("victim", node="gpu-b-0"))
+    name = lab.node("gpu-b")
+    lab.run_pods(pod("victim", node=name))
     before = _container(lab, "victim")
-    with lab.faults.network_cut("gpu-b-0"):
-        lab.wait("the node counts as lost", lambda: not node_is_ready(api.nodes()["gpu-b-0"]), timeout=LOST_SECONDS)
-        assert cgroups.processes("gpu-b-0")
-    lab.wait("the node is back", lambda: node_is_ready(api.nodes()["gpu-b-0"]), timeout=60)
+    with lab.faults.network_cut(name):
+        lab.wait("the node counts as lost", lambda: not node_is_ready(api.nodes()[name]), timeout=LOST_SECONDS)
+        assert cgroups.processes(name)
+    lab.wait("the node is back", lambda: node_is_ready(api.nodes()[name]), timeout=60)
     lab.wait("its pod is ready again", lambda: is_ready(lab.get("pod", "victim")), timeout=60)
     assert _container(lab, "victim") == before
 

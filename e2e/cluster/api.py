@@ -1,14 +1,17 @@
 """Short questions to the API server over HTTP, for polling: a kubectl per look costs half a second of processor."""
 
+import base64
 import json
 import ssl
+import tempfile
 import urllib.error
 import urllib.request
 from functools import lru_cache
 from typing import Any
 
-from e2e.cluster import pki
-from e2e.cluster.config import API_SERVER
+import yaml
+
+from e2e.cluster import paths
 from e2e.cluster.errors import ClusterError
 
 
@@ -19,14 +22,15 @@ def call(path: str, *, method: str = "GET", body: Any = None, content_type: str 
         ClusterError: the API server does not answer, or refuses.
     """
     data = None if body is None else json.dumps(body).encode()
+    server, opener = _connection(_kubeconfig())
     request = urllib.request.Request(
-        API_SERVER + path,
+        server + path,
         data=data,
         method=method,
         headers={"Content-Type": content_type, "Accept": "application/json"},
     )
     try:
-        with _opener(_certificate()).open(request, timeout=10) as answer:
+        with opener.open(request, timeout=10) as answer:
             text = answer.read().decode()
     except urllib.error.HTTPError as error:
         raise ClusterError(f"{method} {path}: {error.code}: {error.read().decode(errors='replace')[:500]}") from error
@@ -48,17 +52,24 @@ def nodes() -> dict[str, dict[str, Any]]:
     return {node["metadata"]["name"]: node for node in call("/api/v1/nodes")["items"]}
 
 
-def _certificate() -> bytes:
+def _kubeconfig() -> str:
     """Changes with every cluster, so that a connection made for an earlier one is not used again."""
     try:
-        return pki.CA.read_bytes()
+        return paths.KUBECONFIG.read_text()
     except FileNotFoundError as error:
         raise ClusterError("no cluster is up on this machine; `make cluster-up` starts one") from error
 
 
 @lru_cache(maxsize=1)
-def _opener(certificate: bytes) -> urllib.request.OpenerDirector:
-    context = ssl.create_default_context(cadata=certificate.decode())
-    context.load_cert_chain(pki.FOLDER / "admin.crt", pki.FOLDER / "admin.key")
+def _connection(kubeconfig: str) -> tuple[str, urllib.request.OpenerDirector]:
+    content = yaml.safe_load(kubeconfig)
+    cluster, user = content["clusters"][0]["cluster"], content["users"][0]["user"]
+    context = ssl.create_default_context(cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())
+    with tempfile.NamedTemporaryFile() as certificate:  # Python reads a client's certificate from files only
+        certificate.write(base64.b64decode(user["client-certificate-data"]) + b"\n")
+        certificate.write(base64.b64decode(user["client-key-data"]))
+        certificate.flush()
+        context.load_cert_chain(certificate.name)
     # The machine's proxy settings must not apply: the address exists only here.
-    return urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
+    return cluster["server"], opener

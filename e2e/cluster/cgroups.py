@@ -105,10 +105,8 @@ def kill(name: str = "", *, timeout: float = 15) -> int:
 
 def memory(name: str = "") -> int:
     """The bytes that the group and all below it hold, without the page cache, which the kernel takes back at need."""
-    if version() == 2:
-        tree, keys = trees()[0], ("anon", "shmem", "kernel")
-    else:
-        tree, keys = next((tree for tree in trees() if tree.name == "memory"), trees()[0]), ("total_rss", "total_shmem")
+    keys: tuple[str, ...] = ("anon", "shmem", "kernel") if version() == 2 else ("total_rss", "total_shmem")
+    tree = next((tree for tree in trees() if tree.name == "memory"), trees()[0])
     try:
         lines = (tree / ROOT / name / "memory.stat").read_text().splitlines()
     except FileNotFoundError:

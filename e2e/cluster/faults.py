@@ -44,14 +44,8 @@ class Faults:
     def restore_power(self, node: str) -> None:
         """Switch a node on, and wait until its kubelet is back, the node Ready and its stand-in GPUs are there."""
         config = self._config.node(node)
-        started = datetime.now(UTC).replace(microsecond=0)
-        nodes.start(config, self._config)
-        processes.wait_until(
-            f"the kubelet of {node} reports again",
-            lambda: _reported_since(config, started),
-            timeout=lifecycle.NODE_READY_SECONDS,
-            processes=[processes.find(nodes.process_name(config))],
-        )
+        with wait_heartbeat(config):
+            nodes.start(config, self._config)
         lifecycle.equip(config)
 
     @contextmanager
@@ -114,7 +108,7 @@ class Faults:
     def start_kuberay(self) -> None:
         """Start the KubeRay operator again, and wait until it is available."""
         self._scale_kuberay(1)
-        kuberay.wait_ready(timeout=120)
+        kuberay.wait(timeout=120)
 
     @contextmanager
     def no_kuberay(self) -> Iterator[None]:
@@ -158,10 +152,18 @@ class Faults:
         return found[-1]
 
 
-def _reported_since(node: NodeConfig, started: datetime) -> bool:
-    found = api.nodes()[node.name]
-    beats = [c["lastHeartbeatTime"] for c in found["status"].get("conditions", []) if c["type"] == "Ready"]
-    return lifecycle.is_ready(found) and all(datetime.fromisoformat(beat) > started for beat in beats)
+@contextmanager
+def wait_heartbeat(node: NodeConfig) -> Iterator[None]:
+    """Start the node in the block; afterwards wait until its kubelet has said, since then, that the node is Ready."""
+    started = datetime.now(UTC).replace(microsecond=0)
+    yield
+
+    def reported() -> bool:
+        found = api.nodes()[node.name]
+        beats = [c["lastHeartbeatTime"] for c in found["status"].get("conditions", []) if c["type"] == "Ready"]
+        return lifecycle.is_ready(found) and all(datetime.fromisoformat(beat) > started for beat in beats)
+
+    processes.wait_until(f"the kubelet of {node.name} reports again", reported, timeout=lifecycle.NODE_READY_SECONDS)
 
 
 def _container_id(pod: dict[str, Any], container: str) -> str:

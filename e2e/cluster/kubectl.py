@@ -9,8 +9,8 @@ from e2e.cluster.shell import run
 
 
 def program() -> Path:
-    """The kubectl that was built with the cluster."""
-    return builds.find(builds.KUBERNETES).program("kubectl")
+    """The kubectl that was built with the cluster; with kind, the machine's own."""
+    return Path("kubectl") if paths.KIND else builds.find(builds.KUBERNETES).program("kubectl")
 
 
 def kubectl(*words: str | Path, stdin: str | None = None, timeout: float = 120) -> str:

@@ -23,7 +23,7 @@ from e2e.cluster.config import (
 )
 from e2e.cluster.processes import Process, find
 
-PAUSE_IMAGE = "localhost/pause:1"
+PAUSE_IMAGE_NAME = "pause:1"
 VOLUMES = "/var/lib/rlhf-volumes"
 """Where a node keeps the volumes of its own pods; another folder on each node."""
 SHARED_VOLUMES = "/var/lib/rlhf-shared"
@@ -160,7 +160,7 @@ state = "/run/containerd"
 [grpc]
   address = "/run/containerd/containerd.sock"
 [plugins."io.containerd.grpc.v1.cri"]
-  sandbox_image = "{PAUSE_IMAGE}"
+  sandbox_image = "localhost/{PAUSE_IMAGE_NAME}"
   # Where root lacks CAP_SYS_RESOURCE, runc may not lower the score and dies without saying so.
   restrict_oom_score_adj = true
   enable_unprivileged_ports = true

@@ -12,10 +12,7 @@ PROJECT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
 
 STATE = Path("/var/lib/rlhf-cluster")
-KUBECONFIG = STATE / "kubeconfig"
 LOGS = STATE / "logs"
-CONTEXT = "rlhf-cluster"
-"""The name of the kubeconfig context; tests refuse any other."""
 
 
 def cache_folder() -> Path:
@@ -23,3 +20,10 @@ def cache_folder() -> Path:
     if own := os.environ.get("RLHF_CACHE_DIR"):
         return Path(own) / "cluster"
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rlhf" / "cluster"
+
+
+KIND = os.environ.get("PROVIDER", "local") == "kind"
+"""Whether the cluster is one of kind, in Docker, and not what is made here."""
+KUBECONFIG = cache_folder() / "kind.kubeconfig" if KIND else STATE / "kubeconfig"
+CONTEXT = "kind-rlhf" if KIND else "rlhf-cluster"
+"""The name of the kubeconfig context; tests refuse any other."""

@@ -32,10 +32,11 @@ def prepare(config: ClusterConfig) -> list[images.Image]:
         ours = threads.submit(images.ensure_images, {})
         for family in (builds.KUBERNETES, *families):
             builds.build(family)
-        tiny = [
-            images.program_image(name, binary, entrypoint=entrypoint)
-            for name, (binary, entrypoint) in addons.images(config).items()
-        ]
+        programs = {
+            **addons.images(config),
+            nodes.PAUSE_IMAGE_NAME: (builds.find(builds.PAUSE).program("pause"), "/pause"),
+        }
+        tiny = [images.program_image(name, binary, entrypoint=at) for name, (binary, at) in programs.items()]
         return [*ours.result(), *tiny]
 
 
