@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from e2e.cluster.errors import CommandError
 from e2e.cluster.images import Image, delta
 

@@ -6,6 +6,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+
 from e2e.cluster import paths
 
 OURS = {name: paths.PROJECT / "worker_images" / name / "Dockerfile" for name in ("worker", "operator")}

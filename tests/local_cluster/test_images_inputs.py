@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+
 from e2e.cluster import paths
 from e2e.cluster.images import build, inputs
 

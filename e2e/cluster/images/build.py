@@ -71,32 +71,48 @@ def our_inputs(name: str, root: Path = paths.PROJECT) -> str:
 
 
 def _our_image(name: str) -> Image:
-    def make(stored: str) -> buildah.Stored:
-        return buildah.build(
-            stored,
-            context=paths.PROJECT,
-            dockerfile=_dockerfile(name, paths.PROJECT),
-            arguments={"BASE_IMAGE": base.ensure()},
-            log=folders.home() / "logs" / f"{name}.log",
-        )
+    reference = f"localhost/{name}:dev"
+    if (known := _known(reference, our_inputs(name))) is not None:
+        return known
+    # A build takes minutes, and files may be edited meanwhile: what is hashed and what is built must be the same.
+    with folders.scratch("context-") as context:
+        for path in (paths.PROJECT / ".dockerignore", *map(_dockerfile, OURS), *inputs.context_files(paths.PROJECT)):
+            copy = context / path.relative_to(paths.PROJECT)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(path, copy)
 
-    return _ensure(f"localhost/{name}:dev", our_inputs(name), make)
+        def make(stored: str) -> buildah.Stored:
+            return buildah.build(
+                stored,
+                context=context,
+                dockerfile=_dockerfile(name, context),
+                arguments={"BASE_IMAGE": base.ensure()},
+                log=folders.home() / "logs" / f"{name}.log",
+            )
+
+        return _ensure(reference, our_inputs(name, context), make)
 
 
-def _dockerfile(name: str, root: Path) -> Path:
+def _dockerfile(name: str, root: Path = paths.PROJECT) -> Path:
     return root / "worker_images" / name.removeprefix("rlhf-") / "Dockerfile"
 
 
+def _known(reference: str, key: str) -> Image | None:
+    record = folders.read_json(folders.records() / f"{key}.json")
+    return None if record is None else Image(reference, record["digest"], record["stored"])
+
+
 def _ensure(reference: str, key: str, make: Callable[[str], buildah.Stored]) -> Image:
-    record = folders.records() / f"{key}.json"
-    stored = f"{reference.rpartition(':')[0]}:{key}"
-    if (known := folders.read_json(record)) is None:
-        with folders.locked(reference.replace("/", "_")):
-            known = folders.read_json(record)  # another process may have been quicker
-            if known is None:
-                started = time.monotonic()
-                with step(f"build the image {reference}"):
-                    made = make(stored)
-                known = {"reference": reference, "stored": stored, "digest": made.digest, "size": made.size}
-                folders.write_json(record, {**known, "build_seconds": round(time.monotonic() - started, 1)})
-    return Image(reference, known["digest"], known["stored"])
+    if (known := _known(reference, key)) is not None:
+        return known
+    with folders.locked(reference.replace("/", "_")):
+        if (known := _known(reference, key)) is not None:
+            return known  # another process was quicker
+        started = time.monotonic()
+        stored = f"{reference.rpartition(':')[0]}:{key}"
+        with step(f"build the image {reference}"):
+            made = make(stored)
+        record = {"reference": reference, "stored": stored, "digest": made.digest, "size": made.size}
+        seconds = {"build_seconds": round(time.monotonic() - started, 1)}
+        folders.write_json(folders.records() / f"{key}.json", {**record, **seconds})
+    return Image(reference, made.digest, stored)
