@@ -10,6 +10,8 @@ from e2e.cluster.images import folders, index
 from e2e.cluster.shell import run
 
 BUILD_LIMIT_SECONDS = 2400
+_OPTION = "overlay.skip_mount_home=true"
+"""Else each use of the store leaves it mounted upon itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +43,7 @@ def build(
     Raises:
         CommandError: a step failed; the message shows its output.
     """
-    words: list[str | Path] = ["build", "--layers", "--pull=never", "--network=host", "--tag", name]
+    words: list[str | Path] = ["build", "--layers", "--force-rm", "--pull=never", "--network=host", "--tag", name]
     words += [f"--build-arg={key}={value}" for key, value in (arguments or {}).items()]
     with folders.scratch("settings-") as settings:
         words += [*index.secrets(settings), "--file", dockerfile, context]
@@ -60,16 +62,10 @@ def inspect(name: str) -> Stored:
     )
 
 
-def store_arguments() -> list[str]:
-    """The options that name the store."""
-    own = folders.home()
-    return ["--root", str(own / "store"), "--runroot", str(own / "store-run"), "--storage-driver=overlay"]
-
-
 def reference(name: str) -> str:
     """An image of the store, as other tools of its family name it."""
     own = folders.home()
-    return f"containers-storage:[overlay@{own / 'store'}+{own / 'store-run'}]{name}"
+    return f"containers-storage:[overlay@{own / 'store'}+{own / 'store-run'}:{_OPTION}]{name}"
 
 
 def images() -> list[str]:
@@ -80,6 +76,7 @@ def images() -> list[str]:
 
 def remove(names: Sequence[str]) -> None:
     """Remove images, and then every layer that no image needs."""
+    _buildah(["rm", "--all"])  # what interrupted builds left
     if names:
         _buildah(["rmi", "--force", *names])
     _buildah(["rmi", "--prune", "--force"])
@@ -95,4 +92,7 @@ def _buildah(words: Sequence[str | Path], *, timeout: float = 300, log: Path | N
         unfinished = caches / f".rlhf-uv.{os.getpid()}"
         unfinished.symlink_to(index.uv_cache())
         unfinished.replace(downloads)
-    return run(["buildah", *store_arguments(), *words], env={"TMPDIR": str(temporary)}, timeout=timeout, log=log)
+    own = folders.home()
+    store = [f"--root={own / 'store'}", f"--runroot={own / 'store-run'}", "--storage-driver=overlay"]
+    store.append(f"--storage-opt={_OPTION}")
+    return run(["buildah", *store, *words], env={"TMPDIR": str(temporary)}, timeout=timeout, log=log)

@@ -44,11 +44,15 @@ def placeholder(path: Path, size: int) -> None:
     unfinished = path.with_name(f".{path.name}")
     with unfinished.open("wb") as file:
         file.truncate(size)
+    unfinished.chmod(0o444)
     unfinished.replace(path)
 
 
 def write_archive(out: IO[bytes], layout: Path, images: Sequence[Image], *, present: Collection[str]) -> list[str]:
-    """Write a layout as a tar stream, without the blobs ``present``; returns the digests that it holds."""
+    """Write a layout as a tar stream, without the blobs ``present``; returns the digests that it holds.
+
+    What is written is removed from the layout, so that a large layer does not lie on the disk once more than it must.
+    """
     blobs = layout / "blobs" / "sha256"
     manifests = [_descriptor(blobs, image) for image in images]
     index = {"schemaVersion": 2, "manifests": manifests}
@@ -60,6 +64,7 @@ def write_archive(out: IO[bytes], layout: Path, images: Sequence[Image], *, pres
             if digest not in present:
                 name = digest.removeprefix("sha256:")
                 archive.add(blobs / name, arcname=f"blobs/sha256/{name}", recursive=False)
+                (blobs / name).unlink()
                 written.append(digest)
     return written
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from e2e.cluster.images import containerd, delta, folders
+from e2e.cluster.images import containerd, delta, folders, share
 from e2e.cluster.images.build import Image
 from e2e.cluster.steps import step
 
@@ -48,6 +48,7 @@ def ensure_seed(images: Sequence[Image]) -> Path:
             have = containerd.loaded(socket)
             _collect_garbage(socket)
         _drop_layers(root)
+        share.share(folders.home() / "store/overlay", root / SNAPSHOTS)
         times = {**known.get("seconds", {}), names: round(time.monotonic() - started, 1)}
         folders.write_json(record, {"images": {**have, **wanted}, "seconds": times})
     return root
