@@ -23,6 +23,8 @@ DATABASES = (
 )
 _KEPT_BYTES = 1 << 20
 """Manifests and configurations, which are read, are smaller than this."""
+_WORTH_SHARING_BYTES = 100 << 20
+"""Sharing looks at every file of every layer, which takes seconds: not after a changed source file."""
 
 
 def ensure_seed(images: Sequence[Image]) -> Path:
@@ -47,8 +49,8 @@ def ensure_seed(images: Sequence[Image]) -> Path:
             containerd.load(missing, socket)
             have = containerd.loaded(socket)
             _collect_garbage(socket)
-        _drop_layers(root)
-        share.share(folders.home() / "store/overlay", root / SNAPSHOTS)
+        if _drop_layers(root) > _WORTH_SHARING_BYTES:
+            share.share(folders.home() / "store/overlay", root / SNAPSHOTS)
         times = {**known.get("seconds", {}), names: round(time.monotonic() - started, 1)}
         folders.write_json(record, {"images": {**have, **wanted}, "seconds": times})
     return root
@@ -80,8 +82,11 @@ def _collect_garbage(socket: Path) -> None:
     containerd.ctr(socket, "images", "remove", "--sync", "localhost/nothing:none")
 
 
-def _drop_layers(root: Path) -> None:
+def _drop_layers(root: Path) -> int:
+    freed = 0
     for blob in (root / BLOBS).iterdir():
         status = blob.stat()
         if status.st_size > _KEPT_BYTES and status.st_blocks > 0:
             delta.placeholder(blob, status.st_size)
+            freed += status.st_size
+    return freed

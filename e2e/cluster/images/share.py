@@ -47,7 +47,12 @@ def _same(original: Path, path: Path, status: os.stat_result) -> bool:
     if other.st_dev != status.st_dev or other.st_ino == status.st_ino:
         return False
     alike = all(getattr(other, name) == getattr(status, name) for name in ("st_uid", "st_gid", "st_mode"))
+    alike = alike and _attributes(original) == _attributes(path)
     return alike and filecmp.cmp(original, path, shallow=False)
+
+
+def _attributes(path: Path) -> dict[str, bytes]:
+    return {name: os.getxattr(path, name) for name in os.listxattr(path)}
 
 
 def _link(original: Path, path: Path) -> None:
