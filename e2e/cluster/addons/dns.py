@@ -1,4 +1,4 @@
-"""CoreDNS, as kubeadm installs it, less what leads out of the cluster: there is nothing to forward a name to."""
+"""CoreDNS, as kubeadm installs it, except that no name is forwarded: those of other networks do not exist here."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ IMAGE = f"localhost/coredns:{VERSION}"
 DEPLOYMENT = Deployment("kube-system", "coredns")
 _LABELS = {"k8s-app": "kube-dns"}
 _COREFILE = f"""\
-.:53 {{
+{DNS_DOMAIN}:53 in-addr.arpa:53 ip6.arpa:53 {{
     errors
     health {{
         lameduck 5s
@@ -18,12 +18,17 @@ _COREFILE = f"""\
     ready
     kubernetes {DNS_DOMAIN} in-addr.arpa ip6.arpa {{
         pods insecure
-        fallthrough in-addr.arpa ip6.arpa
         ttl 30
     }}
     cache 30
     reload
     loadbalance
+}}
+.:53 {{
+    errors
+    template ANY ANY {{
+        rcode NXDOMAIN
+    }}
 }}
 """
 
