@@ -29,15 +29,15 @@ def show(console: Console) -> bool:
 
 
 def _programs() -> Table:
-    table = Table(title="Programs", title_justify="left")
+    table = Table(title=f"Programs (logs below {paths.STATE})", title_justify="left")
     for name in ("program", "pid", "state", "log"):
         table.add_column(name, justify="right" if name == "pid" else "left")
     for process in processes.known():
         running = process.running()
         state = "running" if running else "[red]stopped[/]"
-        log = paths.STATE / "nodes" / process.name.removeprefix("node-") / "log"
-        shown = f"{log}/" if process.name.startswith("node-") else str(process.log)
-        table.add_row(process.name, str(process.pid), state, shown)
+        node = process.name.removeprefix("node-")
+        log = f"nodes/{node}/log/" if node != process.name else f"logs/{process.name}.log"
+        table.add_row(process.name, str(process.pid), state, log)
     return table
 
 
