@@ -20,6 +20,7 @@ PACKAGE_OF = {
     "nft": "nftables",
     "ipset": "ipset",
     "conntrack": "conntrack",
+    "skopeo": "skopeo",
     "socat": "socat",
     "ip": "iproute2",
     "tini": "tini",
