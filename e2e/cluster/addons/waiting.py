@@ -87,10 +87,16 @@ def _explain(deployment: Deployment, pods: list[dict[str, Any]], when: str) -> s
     lines = [f"{deployment.name} in {deployment.namespace} is not available{when}:"]
     for pod in pods:
         lines.append(f"- pod {pod['metadata']['name']}: {problem(pod) or 'is not ready, without a reason given'}")
-        lines += [f"    {line}" for line in _log(pod)]
+        lines += [f"    {line}" for line in _warnings(pod) + _log(pod)]
     if not pods:
         lines.append("- it has no pod; does the controller manager run?")
     return "\n".join(lines)
+
+
+def _warnings(pod: dict[str, Any]) -> list[str]:
+    path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/events"
+    items = api.call(f"{path}?fieldSelector=type%3DWarning%2CinvolvedObject.name%3D{pod['metadata']['name']}")["items"]
+    return [f"{item['reason']} ({item.get('count', 1)} times): {item['message']}" for item in items[-2:]]
 
 
 def _log(pod: dict[str, Any]) -> list[str]:
