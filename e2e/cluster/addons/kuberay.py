@@ -7,8 +7,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from e2e.cluster import api, builds
-from e2e.cluster.addons.waiting import Deployment, wait_available
+from e2e.cluster import api, builds, processes
+from e2e.cluster.addons.waiting import Deployment, pods_of, wait_available
 from e2e.cluster.config import ClusterConfig, KubeRayConfig
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.kubectl import apply, program
@@ -21,6 +21,7 @@ DEPLOYMENT = Deployment("default", "kuberay-operator")
 READY_SECONDS = 90
 """The limit of a wait; its manifests' own probe first asks after 10 s."""
 _CONTAINER = "kuberay-operator"
+_LEASE = "ray-operator-leader"
 
 
 def rendered() -> list[dict[str, Any]]:
@@ -64,12 +65,15 @@ def configure(options: KubeRayConfig) -> None:
 
 
 def wait(*, timeout: float = READY_SECONDS) -> None:
-    """Wait until the operator is available and the API server serves its RayClusters.
+    """Wait until the operator is available and works, and the API server serves its RayClusters.
+
+    After a restart it is available up to 15 s before it works: it waits for its predecessor's lease to run out.
 
     Raises:
         ClusterError: it is not in time; the message says why.
     """
     wait_available(DEPLOYMENT, timeout=timeout)
+    processes.wait_until("the KubeRay operator has the lease to work", _leads, timeout=timeout)
     definition = api.call("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/rayclusters.ray.io")
     conditions = {found["type"]: found for found in definition.get("status", {}).get("conditions", ())}
     established = conditions.get("Established", {"status": "Unknown"})
@@ -77,6 +81,13 @@ def wait(*, timeout: float = READY_SECONDS) -> None:
         raise ClusterError(
             f"the API server does not serve RayClusters: {established.get('message', 'no reason given')}"
         )
+
+
+def _leads() -> bool:
+    leases = api.call(f"/apis/coordination.k8s.io/v1/namespaces/{DEPLOYMENT.namespace}/leases")["items"]
+    holders = [found["spec"].get("holderIdentity", "") for found in leases if found["metadata"]["name"] == _LEASE]
+    names = [pod["metadata"]["name"] for pod in pods_of(api.call(DEPLOYMENT.path))]
+    return any(holder.startswith(f"{name}_") for holder in holders for name in names)
 
 
 def _is_operator(found: dict[str, Any]) -> bool:

@@ -33,7 +33,7 @@ def wait_available(deployment: Deployment, *, timeout: float) -> None:
     """
     give_up = time.monotonic() + timeout
     while not is_available(found := api.call(deployment.path)):
-        pods = _pods(found)
+        pods = pods_of(found)
         hopeless = [text for pod in pods if (text := problem(pod, final=True))]
         if hopeless or time.monotonic() > give_up:
             raise ClusterError(_explain(deployment, pods, "" if hopeless else f" within {timeout:.0f} s"))
@@ -75,7 +75,8 @@ def _ending(container: dict[str, Any], waiting: dict[str, Any]) -> str:
     return str(waiting.get("message", ""))
 
 
-def _pods(deployment: dict[str, Any]) -> list[dict[str, Any]]:
+def pods_of(deployment: dict[str, Any]) -> list[dict[str, Any]]:
+    """The pods of a Deployment, without those that are on their way out."""
     labels = deployment["spec"]["selector"]["matchLabels"]
     selector = "%2C".join(f"{name}%3D{value}" for name, value in labels.items())
     namespace = deployment["metadata"]["namespace"]
