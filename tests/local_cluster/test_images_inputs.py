@@ -79,3 +79,15 @@ def test_the_dockerignore_has_only_forms_that_the_hash_understands() -> None:
     assert rules[0] == "*"
     for rule in rules[1:]:
         assert (rule.startswith("!") and "*" not in rule) or (rule.startswith("**/") and "/" not in rule[3:]), rule
+
+
+def test_a_clone_made_with_another_umask_is_built_from_the_same_files(clone: Path, tmp_path: Path) -> None:
+    for path in clone.rglob("*"):
+        path.chmod(0o775 if path.is_dir() else 0o664)
+
+    build.copy_context(clone, tmp_path / "context")
+
+    copies = list((tmp_path / "context").rglob("*"))
+    assert {path.stat().st_mode & 0o777 for path in copies if path.is_file()} == {0o644}
+    assert {path.stat().st_mode & 0o777 for path in copies if path.is_dir()} == {0o755}
+    assert build.our_inputs("rlhf-worker", tmp_path / "context") == build.our_inputs("rlhf-worker", clone)

@@ -7,6 +7,7 @@ hash some 200 small files, and works for several clones that share the cache.
 import shutil
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -38,7 +39,8 @@ def ensure_images(programs: Mapping[str, Path], *, worker: bool = True) -> list[
         CommandError: a build failed; the message shows its output.
     """
     names = OURS if worker else OURS[1:]
-    ours = [_our_image(name) for name in names]
+    with ThreadPoolExecutor() as threads:
+        ours = list(threads.map(_our_image, names))
     return [*ours, *(program_image(name, binary) for name, binary in programs.items())]
 
 
@@ -76,10 +78,7 @@ def _our_image(name: str) -> Image:
         return known
     # A build takes minutes, and files may be edited meanwhile: what is hashed and what is built must be the same.
     with folders.scratch("context-") as context:
-        for path in (paths.PROJECT / ".dockerignore", *map(_dockerfile, OURS), *inputs.context_files(paths.PROJECT)):
-            copy = context / path.relative_to(paths.PROJECT)
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(path, copy)
+        copy_context(paths.PROJECT, context)
 
         def make(stored: str) -> buildah.Stored:
             return buildah.build(
@@ -91,6 +90,20 @@ def _our_image(name: str) -> Image:
             )
 
         return _ensure(reference, our_inputs(name, context), make)
+
+
+def copy_context(root: Path, context: Path) -> None:
+    """Copy what the images are built from, with the modes that every clone has, whatever the umask it was made with.
+
+    Modes are part of a layer; with others the layers in the cache would not be found, the 5 GB one included.
+    """
+    for path in (root / ".dockerignore", *(_dockerfile(name, root) for name in OURS), *inputs.context_files(root)):
+        copy = context / path.relative_to(root)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, copy)
+        copy.chmod(0o755 if path.stat().st_mode & 0o100 else 0o644)
+        for folder in copy.relative_to(context).parents:
+            (context / folder).chmod(0o755)
 
 
 def _dockerfile(name: str, root: Path = paths.PROJECT) -> Path:
