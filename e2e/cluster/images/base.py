@@ -35,7 +35,7 @@ def ensure() -> str:
     record = folders.records() / f"{own.rpartition(':')[2]}.json"
     with folders.locked("base"):
         if folders.read_json(record) is None:
-            with step("make the base image with debootstrap"), folders.scratch("base-") as folder:
+            with step("make the base image with debootstrap"), folders.scratch("base") as folder:
                 _make(folder)
                 stored = buildah.build(own, context=folder, dockerfile=FOLDER / "Dockerfile")
             folders.write_json(record, {"reference": own, "stored": own, "digest": stored.digest, "size": stored.size})

@@ -56,7 +56,7 @@ def program_image(name: str, binary: Path, *, entrypoint: str = "") -> Image:
     key = inputs.hash_of(binary.parent, [binary], reference, target, dockerfile.read_text())
 
     def make(stored: str) -> buildah.Stored:
-        with folders.scratch("program-") as context:
+        with folders.scratch("program") as context:
             shutil.copyfile(binary, context / target)
             (context / target).chmod(0o755)
             if target != "program":
@@ -77,7 +77,7 @@ def _our_image(name: str) -> Image:
     if (known := _known(reference, our_inputs(name))) is not None:
         return known
     # A build takes minutes, and files may be edited meanwhile: what is hashed and what is built must be the same.
-    with folders.scratch("context-") as context:
+    with folders.scratch("context") as context:
         copy_context(paths.PROJECT, context)
 
         def make(stored: str) -> buildah.Stored:

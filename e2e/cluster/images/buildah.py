@@ -45,7 +45,7 @@ def build(
     """
     words: list[str | Path] = ["build", "--layers", "--force-rm", "--pull=never", "--network=host", "--tag", name]
     words += [f"--build-arg={key}={value}" for key, value in (arguments or {}).items()]
-    with folders.scratch("settings-") as settings:
+    with folders.scratch("settings") as settings:
         words += [*index.secrets(settings), "--file", dockerfile, context]
         _buildah(words, timeout=BUILD_LIMIT_SECONDS, log=log)
     return inspect(name)

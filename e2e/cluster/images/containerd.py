@@ -1,6 +1,7 @@
 """Talking to a containerd, and a short-lived one of our own."""
 
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -40,7 +41,8 @@ def load(images: Sequence[Image], socket: Path, *, namespace: str = NAMESPACE) -
         return []
     present = frozenset(ctr(socket, "content", "list", "--quiet", namespace=namespace).split())
     argv = [*_client(socket, namespace), "images", "import", "-"]
-    with delta.exported(lacking, present=present) as layout:
+    # One after another: exports are bound by the processors, and four of a 5 GB layer at once would fill the disk.
+    with folders.locked("export"), delta.exported(lacking, present=present) as layout:
         return delta.feed(argv, layout, lacking, present=present)
 
 
@@ -51,7 +53,8 @@ def short_lived(root: Path) -> Iterator[Path]:
     Raises:
         ClusterError: it did not start; the message shows its log.
     """
-    with folders.scratch("containerd-") as state:
+    with tempfile.TemporaryDirectory(prefix="rlhf-seed-") as folder:  # a socket's path must be short
+        state = Path(folder)
         socket, log = state / "sock", state / "log"
         config = state / "config.toml"
         config.write_text(_config(root, state, socket))

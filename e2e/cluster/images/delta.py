@@ -26,7 +26,7 @@ NAME_ANNOTATION = "io.containerd.image.name"
 @contextmanager
 def exported(images: Sequence[Image], *, present: Collection[str]) -> Iterator[Path]:
     """A temporary OCI layout of images, in which the layers ``present`` (digests) are placeholders."""
-    with folders.scratch("layout-") as layout:
+    with folders.scratch("layout") as layout:
         blobs = layout / "blobs" / "sha256"
         blobs.mkdir(parents=True)
         for image in images:
@@ -75,7 +75,7 @@ def feed(argv: Sequence[str], layout: Path, images: Sequence[Image], *, present:
     Raises:
         CommandError: the program ended with an error.
     """
-    with folders.scratch("import-") as folder, (folder / "output").open("w+b") as output:
+    with folders.scratch("import") as folder, (folder / "output").open("w+b") as output:
         process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT)
         assert process.stdin is not None
         written: list[str] = []

@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -56,10 +57,16 @@ def locked(name: str) -> Iterator[None]:
 
 @contextmanager
 def scratch(prefix: str) -> Iterator[Path]:
-    """A folder for unfinished work, on the disk of the cache, which is removed at the end."""
+    """A folder for unfinished work, on the disk of the cache, which is removed at the end.
+
+    Those of processes that were killed, which may hold gigabytes, are removed by the next process that needs one.
+    """
     parent = home() / "tmp"
     parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=prefix, dir=parent) as folder:
+    for left in parent.glob("*-pid*-*"):
+        if not Path("/proc", left.name.split("-pid")[1].split("-")[0]).exists():
+            shutil.rmtree(left, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=f"{prefix}-pid{os.getpid()}-", dir=parent) as folder:
         yield Path(folder)
 
 

@@ -1,7 +1,5 @@
 """Remove old builds. Only when no cluster runs, since its nodes link to what is removed."""
 
-import shutil
-
 from e2e.cluster.images import base, buildah, folders, seed
 from e2e.cluster.images.build import OURS, our_inputs
 
@@ -30,6 +28,3 @@ def prune() -> None:
     known = (folders.read_json(folders.home() / "seed.json") or {"images": {}})["images"]
     digests = {(folders.read_json(path) or {}).get("digest") for path in folders.records().glob("*.json")}
     seed.remove([reference for reference, digest in known.items() if digest not in digests])
-    for path in (folders.home() / "tmp").glob("*-*"):
-        if path.name != "buildah-cache":
-            shutil.rmtree(path, ignore_errors=True)
