@@ -117,7 +117,9 @@ def write_key(path: Path, key: ec.EllipticCurvePrivateKey) -> None:
     """Write a private key that only its owner can read."""
     path.touch(mode=0o600)
     path.write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption())
+        key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
+        )
     )
 
 
