@@ -19,6 +19,9 @@ from e2e.cluster.errors import ClusterError
 
 _ENTER_CGROUP = 'for f in $CGROUP_FOLDERS; do echo $$ > "$f/cgroup.procs"; done; unset CGROUP_FOLDERS; exec "$@"'
 
+_children: list[subprocess.Popen[bytes]] = []
+"""Kept, since Python warns when it forgets a child that still runs; all of them outlive this command."""
+
 
 @dataclass(slots=True, kw_only=True)
 class Process:
@@ -59,6 +62,7 @@ class Process:
                 cwd="/",
                 start_new_session=True,
             )
+        _children.append(started)
         self.pid, self.began = started.pid, _began(started.pid)
         self._save()
 
