@@ -1,28 +1,40 @@
 """Fake nodes for scale tests take pods that name them, and no other."""
 
+from collections.abc import Iterator
+
 import pytest
 
+from e2e.cluster import builds
 from e2e.cluster.addons import kwok
+from e2e.cluster.kubectl import apply
 from e2e.lab import Lab, is_ready
 from e2e.manifests import pod
 
+COUNT = 20
+
 
 @pytest.fixture
-def fake_nodes(lab: Lab) -> list[str]:
+def fake_nodes(lab: Lab) -> Iterator[list[str]]:
+    """The fake nodes of the cluster; 20 for the test if it was brought up without any."""
     if not lab.config.kwok:
-        pytest.skip("the cluster has no fake nodes; `make cluster-up KWOK=100` gives it some")
-    return [item["metadata"]["name"] for item in lab.get("nodes", "--selector=type=kwok")["items"] if is_ready(item)]
+        builds.build(builds.KWOK)
+        kwok.start()
+        apply(*kwok.manifests(COUNT))
+        kwok.wait(COUNT)
+    yield [item["metadata"]["name"] for item in lab.get("nodes", "--selector=type=kwok")["items"] if is_ready(item)]
+    if not lab.config.kwok:
+        lab.kubectl("delete", "pods", "--all", "--timeout=60s")
+        kwok.remove()
 
 
-def test_a_pod_that_names_fake_nodes_seems_to_run_on_one(lab: Lab, fake_nodes: list[str]) -> None:
+def test_fake_nodes_take_the_pods_that_name_them_and_no_other(lab: Lab, fake_nodes: list[str]) -> None:
+    assert len(fake_nodes) == (lab.config.kwok or COUNT)
     toleration = {"key": kwok.TAINT["key"], "operator": "Exists"}
     lab.run_pods(pod("fake", nodeSelector=kwok.TYPE_LABEL, tolerations=[toleration]), timeout=30)
     assert lab.get("pod", "fake")["spec"]["nodeName"] in fake_nodes
 
-
-def test_no_other_pod_is_on_a_fake_node(lab: Lab, fake_nodes: list[str]) -> None:
-    assert len(fake_nodes) == lab.config.kwok
-    pods = lab.get("pods", "--all-namespaces")["items"]
-    for found in pods:
+    lab.run_pods(pod("real", pool="gpu-b"))
+    assert lab.get("pod", "real")["spec"]["nodeName"] == lab.node("gpu-b")
+    for found in lab.get("pods", "--all-namespaces")["items"]:
         if found["spec"].get("nodeName") in fake_nodes:
             assert found["spec"]["nodeSelector"] == kwok.TYPE_LABEL

@@ -1,11 +1,15 @@
 """Run a program and get its output, or an error that shows it."""
 
 import os
+import signal
 import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from e2e.cluster.errors import ClusterError, CommandError
+
+_running: set[subprocess.Popen[str]] = set()
 
 
 def run(
@@ -27,28 +31,51 @@ def run(
     """
     words = [str(word) for word in argv]
     try:
-        done = subprocess.run(
+        child = subprocess.Popen(
             words,
-            input=stdin,
-            stdin=None if stdin is not None else subprocess.DEVNULL,
-            capture_output=True,
+            stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
             errors="replace",
             env={**os.environ, **(env or {})},
             cwd=cwd,
-            timeout=timeout,
-            check=False,
+            start_new_session=True,  # so that all that it started can be ended with it
         )
-    except subprocess.TimeoutExpired as error:
-        raise ClusterError(f"`{' '.join(words[:6])}` took longer than {timeout:.0f} s") from error
     except FileNotFoundError as error:
         raise ClusterError(f"`{words[0]}` is not installed") from error
+    _running.add(child)
+    try:
+        out, err = child.communicate(stdin, timeout=timeout)
+    except subprocess.TimeoutExpired as error:
+        raise ClusterError(f"`{' '.join(words[:6])}` took longer than {timeout:.0f} s") from error
+    finally:
+        _end(child)
+        _running.discard(child)
     if log is not None:
         log.parent.mkdir(parents=True, exist_ok=True)
-        log.write_text(done.stdout + done.stderr)
-    if done.returncode != 0:
-        raise CommandError(words, done.returncode, done.stderr or done.stdout)
-    return done.stdout
+        log.write_text(out + err)
+    if child.returncode != 0:
+        raise CommandError(words, child.returncode, err or out)
+    return out
+
+
+def end_all() -> None:
+    """Ask every program that other threads are running, and all that those started, to end: we were interrupted."""
+    for child in list(_running):
+        with suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGTERM)
+
+
+def _end(child: subprocess.Popen[str]) -> None:
+    if child.poll() is not None:
+        return
+    os.killpg(child.pid, signal.SIGTERM)
+    try:
+        child.communicate(timeout=5)
+    except subprocess.TimeoutExpired:
+        os.killpg(child.pid, signal.SIGKILL)
+        child.communicate()
 
 
 def succeeds(argv: Sequence[str | Path], *, timeout: float = 30) -> bool:

@@ -8,6 +8,7 @@ from pathlib import Path
 from e2e.cluster import addons, builds, images, lifecycle, nodes, packages, paths
 from e2e.cluster.config import ClusterConfig
 from e2e.cluster.errors import CannotRunHereError, ClusterError
+from e2e.cluster.shell import end_all
 from e2e.cluster.steps import say, step
 
 
@@ -26,18 +27,24 @@ def need_this_machine() -> None:
 def prepare(config: ClusterConfig) -> list[images.Image]:
     """Install, build and download all that a cluster of this kind needs; quick when it is there already."""
     packages.install()
-    families = [*addons.programs(config), builds.PAUSE, builds.HELM]
-    with ThreadPoolExecutor(max_workers=3) as threads:
+    with ThreadPoolExecutor(max_workers=1) as threads:
         # The images are bound by downloads and the disk, the programs by the processors.
         ours = threads.submit(images.ensure_images, {})
-        for family in (builds.KUBERNETES, *families):
-            builds.build(family)
-        programs = {
-            **addons.images(config),
-            nodes.PAUSE_IMAGE_NAME: (builds.find(builds.PAUSE).program("pause"), "/pause"),
-        }
-        tiny = [images.program_image(name, binary, entrypoint=at) for name, (binary, at) in programs.items()]
-        return [*ours.result(), *tiny]
+        try:
+            programs = _programs(config)
+            return [*ours.result(), *programs]
+        except BaseException:
+            end_all()  # else leaving this block waits for the images
+            raise
+
+
+def _programs(config: ClusterConfig) -> list[images.Image]:
+    """Build the programs, and an image of each that runs in a pod."""
+    for family in (builds.KUBERNETES, *addons.programs(config), builds.PAUSE, builds.HELM):
+        builds.build(family)
+    pause = {nodes.PAUSE_IMAGE_NAME: (builds.find(builds.PAUSE).program("pause"), "/pause")}
+    wanted = {**addons.images(config), **pause}
+    return [images.program_image(name, binary, entrypoint=at) for name, (binary, at) in wanted.items()]
 
 
 def up(config: ClusterConfig) -> None:
@@ -61,7 +68,7 @@ def up(config: ClusterConfig) -> None:
             images.ensure_seed(wanted)
         try:
             _start(config, wanted)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, SystemExit):  # SIGTERM is the latter
             lifecycle.remove_everything()
             raise
 

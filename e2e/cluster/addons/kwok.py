@@ -7,6 +7,7 @@ from typing import Any
 
 from e2e.cluster import api, builds, paths, processes
 from e2e.cluster.config import GPU_RESOURCE, HUB_ADDRESS, POOL_LABEL
+from e2e.cluster.kubectl import kubectl
 from e2e.cluster.lifecycle import is_ready
 from e2e.cluster.network import HUB
 from e2e.cluster.processes import Process
@@ -51,6 +52,12 @@ def start() -> None:
         netns=HUB,
         cgroup="kwok",
     ).start()
+
+
+def remove() -> None:
+    """Remove the fake nodes and stop kwok; pods on them are for others to remove."""
+    kubectl("delete", "nodes", "--selector=type=kwok", "--timeout=60s")
+    processes.find("kwok").stop()
 
 
 def wait(count: int, *, timeout: float = READY_SECONDS) -> None:

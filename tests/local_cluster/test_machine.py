@@ -1,0 +1,39 @@
+import os
+import platform
+
+import pytest
+
+from e2e.cluster import builds
+from e2e.cluster.errors import CannotRunHereError
+from e2e.cluster.up import need_this_machine
+
+
+def test_without_root_one_line_says_so(monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(
+        CannotRunHereError, match=r"^the cluster needs root, for namespaces and cgroups: run it with sudo$"
+    ):
+        need_this_machine()
+
+
+def test_elsewhere_than_on_linux_one_line_says_so(monkeypatch):
+    monkeypatch.setattr(platform, "system", lambda: "Darwin")
+    with pytest.raises(CannotRunHereError, match=r"^the cluster needs Linux, not Darwin$"):
+        need_this_machine()
+
+
+def test_without_go_one_line_says_what_to_install(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("RLHF_CACHE_DIR", str(tmp_path))
+    with pytest.raises(CannotRunHereError, match=r"^Go is needed .*: install Go 1\.26 or newer"):
+        builds.build(builds.PAUSE)
+
+
+def test_a_build_is_named_by_all_that_it_is_made_from(monkeypatch, tmp_path):
+    monkeypatch.setattr(builds, "PROGRAMS", tmp_path)
+    (tmp_path / "pause").mkdir()
+    (tmp_path / "pause/go.mod").write_text("module a")
+    first = builds.find(builds.PAUSE)
+    assert builds.find(builds.PAUSE) == first
+    (tmp_path / "pause/go.mod").write_text("module b")
+    assert builds.find(builds.PAUSE) != first
