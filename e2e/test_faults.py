@@ -3,7 +3,7 @@
 import time
 from typing import Any
 
-from e2e.cluster import api, cgroups
+from e2e.cluster import api
 from e2e.cluster.config import GPU_RESOURCE
 from e2e.cluster.lifecycle import is_ready as node_is_ready
 from e2e.lab import Lab, is_ready
@@ -18,7 +18,7 @@ def test_a_power_cut_ends_all_containers_at_once_and_the_node_returns(lab: Lab) 
     lab.run_pods(pod("victim", node=name, restartPolicy="Always"), pod("neighbour", node=lab.node("gpu-a", 0)))
     neighbour = _container(lab, "neighbour")
     with lab.faults.power_cut(name):
-        assert not cgroups.processes(name)
+        assert not lab.faults.runs(name)
         assert node_is_ready(api.nodes()[name]), "nobody can know yet"
         lab.wait("the node counts as lost", lambda: not node_is_ready(api.nodes()[name]), timeout=LOST_SECONDS)
         lab.wait("its pod is not ready", lambda: not is_ready(lab.get("pod", "victim")), timeout=30)
@@ -37,7 +37,7 @@ def test_a_node_without_network_is_lost_and_its_containers_go_on(lab: Lab) -> No
     before = _container(lab, "victim")
     with lab.faults.network_cut(name):
         lab.wait("the node counts as lost", lambda: not node_is_ready(api.nodes()[name]), timeout=LOST_SECONDS)
-        assert cgroups.processes(name)
+        assert lab.faults.runs(name)
     lab.wait("the node is back", lambda: node_is_ready(api.nodes()[name]), timeout=60)
     lab.wait("its pod is ready again", lambda: is_ready(lab.get("pod", "victim")), timeout=60)
     assert _container(lab, "victim") == before

@@ -1,6 +1,7 @@
 """KubeRay runs Ray from our worker image, a group of pods on each pool, and replaces a pod while others stay."""
 
 import json
+import shlex
 from collections.abc import Iterator
 
 import pytest
@@ -34,19 +35,26 @@ def test_logs_and_exec_work_in_a_ray_pod(ray: Lab) -> None:
     assert ray.execute(name, "python", "-c", "import torch; print(torch.ones(2).sum().item())").strip() == "2.0"
 
 
-def test_a_job_runs_across_the_pods(ray: Lab) -> None:
-    code = (
-        "import ray, json, socket\n"
-        "ray.init(address='auto', log_to_driver=False)\n"
-        "@ray.remote(num_gpus=1)\n"
-        "class Host:\n"
-        "    def name(self): return socket.gethostname()\n"
-        "hosts = [Host.remote() for _ in range(2)]\n"
-        "print(json.dumps(sorted(ray.get([host.name.remote() for host in hosts]))))\n"
-    )
-    answer = ray.execute(_pod(ray, "headgroup")["metadata"]["name"], "python", "-c", code, timeout=180)
+JOB = """
+import json, ray, socket
+ray.init(log_to_driver=False)
+
+@ray.remote(num_gpus=1)
+class Host:
+    def name(self):
+        return socket.gethostname()
+
+hosts = [Host.remote() for _ in range(2)]
+print(json.dumps(sorted(ray.get([host.name.remote() for host in hosts]))))
+"""
+
+
+def test_a_submitted_job_runs_across_the_pods(ray: Lab) -> None:
+    head = _pod(ray, "headgroup")["metadata"]["name"]
+    answer = ray.execute(head, "ray", "job", "submit", "--", "python", "-c", shlex.quote(JOB), timeout=240)
     wanted = sorted(_pod(ray, group)["metadata"]["name"] for group in ("actor", "critic"))
-    assert json.loads(answer.strip().splitlines()[-1]) == wanted
+    assert json.dumps(wanted) in answer
+    assert "succeeded" in answer
 
 
 def test_a_killed_pod_comes_back_and_the_others_stay(ray: Lab) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 from rich.console import Console
+from rich.table import Table
 
 from e2e.cluster import paths
 from e2e.cluster.config import ClusterConfig, KubeRayConfig
@@ -109,6 +110,23 @@ def load_images() -> None:
     with step("build the images"):
         wanted = images.ensure_images({})
     load(wanted, config)
+
+
+@main.command()
+def sizes() -> None:
+    """Show what the images weigh and how long they took to build."""
+    from e2e.cluster import images
+
+    table = Table(title=f"Images in {paths.cache_folder()}", title_justify="left")
+    for name in ("image", "MiB", "built in s", "for new nodes"):
+        table.add_column(name, justify="left" if name == "image" else "right")
+    for figure in images.figures():
+        seconds = "" if figure.build_seconds is None else f"{figure.build_seconds:.0f}"
+        table.add_row(figure.reference, str(figure.bytes >> 20), seconds, "yes" if figure.current else "")
+    console = Console()
+    console.print(table)
+    for names, seconds in images.unpack_seconds().items():
+        console.print(f"unpacked once for all nodes in {seconds:.0f} s: {names}")
 
 
 @main.command()

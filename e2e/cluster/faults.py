@@ -41,6 +41,10 @@ class Faults:
         """Switch a node off at once, as a power cut would; what it wrote to its disk stays."""
         nodes.cut_power(self._config.node(node))
 
+    def runs(self, node: str) -> bool:
+        """Whether anything at all runs on a node."""
+        return bool(cgroups.processes(self._config.node(node).name))
+
     def restore_power(self, node: str) -> None:
         """Switch a node on, and wait until its kubelet is back, the node Ready and its stand-in GPUs are there."""
         config = self._config.node(node)
@@ -143,7 +147,7 @@ class Faults:
             ClusterError: no such container runs on this machine, or nothing in it matches.
         """
         container_id = _container_id(get("pod", pod, f"--namespace={namespace}"), container)
-        pids = sorted(pid for pid in cgroups.processes() if _in_container(pid, container_id))
+        pids = sorted(pid for pid in _all_pids() if _in_container(pid, container_id))
         found = [pid for pid in pids if match in _command_line(pid)] if match else pids[:1]
         if not found:
             what = f'matches "{match}"' if match else "runs"
@@ -174,6 +178,10 @@ def _container_id(pod: dict[str, Any], container: str) -> str:
     name = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
     names = ", ".join(status["name"] for status in statuses) or "none has started"
     raise ClusterError(f"no container {container!r} of pod {name} is running; its containers: {names}")
+
+
+def _all_pids() -> list[int]:
+    return [int(folder.name) for folder in Path("/proc").iterdir() if folder.name.isdigit()]
 
 
 def _in_container(pid: int, container_id: str) -> bool:

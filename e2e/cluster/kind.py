@@ -6,14 +6,19 @@ Docker; docs/local-cluster.md says so.
 """
 
 import json
+import shutil
 import sys
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
-from e2e.cluster import addons, api, builds, lifecycle, paths, processes
+from e2e.cluster import api, builds, lifecycle, paths, processes
+from e2e.cluster.addons import kuberay, volumes
 from e2e.cluster.config import GPU_TAINT, POOL_LABEL, ClusterConfig, NodeConfig
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.faults import Faults, wait_heartbeat
+from e2e.cluster.kubectl import apply
+from e2e.cluster.nodes import SHARED_VOLUMES
 from e2e.cluster.shell import run, succeeds
 from e2e.cluster.steps import step
 
@@ -24,7 +29,7 @@ CONFIG = ClusterConfig(
         NodeConfig(name=f"{NAME}-worker{index if index > 1 else ''}", index=index, pool=pool, gpus=gpus)
         for index, (pool, gpus) in enumerate([("cpu", 0), ("gpu-a", 8), ("gpu-a", 8), ("gpu-b", 8)], start=1)
     ),
-    network_policy=False,  # kind's own network agent enforces them
+    network_policy=True,  # by kind's own network agent
 )
 
 
@@ -34,6 +39,11 @@ class KindFaults(Faults):
     def cut_power(self, node: str) -> None:
         """Kill the node's container."""
         run(["docker", "kill", self._config.node(node).name])
+
+    def runs(self, node: str) -> bool:
+        """Whether the node's container runs."""
+        form = "{{.State.Running}}"
+        return run(["docker", "inspect", "--format", form, self._config.node(node).name]).strip() == "true"
 
     def restore_power(self, node: str) -> None:
         """Start the node's container, and wait until its kubelet reports again."""
@@ -92,30 +102,30 @@ def up() -> None:
         for node in CONFIG.nodes:
             lifecycle.equip(node)
     load_images()
-    with step("install KubeRay"):
-        builds.build(builds.KUBERAY)
-        addons.kuberay.install(CONFIG)
-        addons.kuberay.wait()
+    with step("install KubeRay and volumes"):
+        apply(*kuberay.manifests(CONFIG.kuberay, kuberay.rendered()), *volumes.manifests())
+        kuberay.wait()
 
 
 def load_images() -> None:
-    """Build the images of `worker_images/` and KubeRay's with Docker, and bring them to the nodes."""
-    context = str(paths.PROJECT)
+    """Build the images of `worker_images/`, and of the programs in pods, with Docker, and bring them to the nodes."""
     for name in ("worker", "operator"):
-        with step(f"build and load the {name} image"):
-            file = f"worker_images/{name}/Dockerfile"
-            _build([f"localhost/rlhf-{name}:dev", "--file", file, context])
-    with step("build and load the KubeRay operator"):
-        binary = builds.build(builds.KUBERAY).program("manager")
-        file = str(paths.HERE / "images/program/Dockerfile")
-        _build(
-            ["localhost/kuberay-operator:v1.5.0", "--file", file, "--build-arg", "PROGRAM=manager", str(binary.parent)]
-        )
+        file = paths.PROJECT / f"worker_images/{name}/Dockerfile"
+        _image(f"localhost/rlhf-{name}:dev", file, paths.PROJECT)
+    for image, family, name in (
+        (kuberay.IMAGE, builds.KUBERAY, "manager"),
+        (volumes.IMAGE, builds.LOCAL_PATH, "local-path-provisioner"),
+    ):
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copy(builds.build(family).program(name), folder)
+            (Path(folder) / "program").symlink_to(name)
+            _image(image, paths.HERE / "images/program/Dockerfile", Path(folder))
 
 
-def _build(words: Sequence[str]) -> None:
-    run(["docker", "build", "--tag", *words], timeout=3600)
-    run(["kind", "load", "docker-image", words[0], "--name", NAME], timeout=1800)
+def _image(reference: str, dockerfile: Path, context: Path) -> None:
+    with step(f"build and load {reference}"):
+        run(["docker", "build", "--tag", reference, "--file", dockerfile, context], timeout=3600)
+        run(["kind", "load", "docker-image", reference, "--name", NAME], timeout=1800)
 
 
 def down() -> None:
@@ -135,7 +145,9 @@ def _kind_config() -> dict[str, object]:
     for node in CONFIG.nodes:
         joined = {"kind": "JoinConfiguration", "nodeRegistration": {"taints": [GPU_TAINT] if node.gpus else []}}
         patches = [json.dumps(joined)]
-        nodes.append({"role": "worker", "labels": {POOL_LABEL: node.pool}, "kubeadmConfigPatches": patches})
+        shared = {"hostPath": str(paths.cache_folder() / "kind-shared"), "containerPath": SHARED_VOLUMES}
+        labels = {POOL_LABEL: node.pool}
+        nodes.append({"role": "worker", "labels": labels, "kubeadmConfigPatches": patches, "extraMounts": [shared]})
     return {"kind": "Cluster", "apiVersion": "kind.x-k8s.io/v1alpha4", "nodes": nodes}
 
 

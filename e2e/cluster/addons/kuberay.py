@@ -9,7 +9,7 @@ from typing import Any
 
 from e2e.cluster import api, builds, processes
 from e2e.cluster.addons.waiting import Deployment, pods_of, wait_available
-from e2e.cluster.config import ClusterConfig, KubeRayConfig
+from e2e.cluster.config import KubeRayConfig
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.kubectl import apply, program
 from e2e.cluster.shell import run
@@ -44,11 +44,6 @@ def rendered() -> list[dict[str, Any]]:
 def manifests(options: KubeRayConfig, objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The rendered ``objects`` with our image and with ``options``."""
     return [_operator(found, options) if _is_operator(found) else found for found in objects]
-
-
-def install(config: ClusterConfig) -> None:
-    """Install only KubeRay, without waiting for it."""
-    apply(*manifests(config.kuberay, rendered()))
 
 
 def configure(options: KubeRayConfig) -> None:

@@ -14,7 +14,7 @@ does; :func:`load_into_node` brings newer images to running nodes.
 """
 
 from e2e.cluster.images.build import Image, ensure_images, program_image
-from e2e.cluster.images.figures import Figure, figures
+from e2e.cluster.images.figures import Figure, figures, unpack_seconds
 from e2e.cluster.images.node import load_into_node, prepare_node_root
 from e2e.cluster.images.prune import prune
 from e2e.cluster.images.seed import ensure_seed
@@ -29,4 +29,5 @@ __all__ = [
     "prepare_node_root",
     "program_image",
     "prune",
+    "unpack_seconds",
 ]
