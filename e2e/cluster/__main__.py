@@ -125,8 +125,8 @@ def sizes() -> None:
         table.add_row(figure.reference, str(figure.bytes >> 20), seconds, "yes" if figure.current else "")
     console = Console()
     console.print(table)
-    for names, seconds in images.unpack_seconds().items():
-        console.print(f"unpacked once for all nodes in {seconds:.0f} s: {names}")
+    for names, unpacked in images.unpack_seconds().items():
+        console.print(f"unpacked once for all nodes in {unpacked:.0f} s: {names}")
 
 
 @main.command()
