@@ -15,7 +15,7 @@ from e2e.cluster.errors import CannotRunHereError, ClusterError
 from e2e.cluster.faults import Faults
 from e2e.cluster.kubectl import kubectl
 from e2e.cluster.steps import step
-from e2e.cluster.up import need_this_machine, up
+from e2e.cluster.up import need_this_machine, prepare, up
 from e2e.dump import default_folder, dump
 from e2e.lab import Lab
 
@@ -45,7 +45,18 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 @pytest.fixture(scope="session")
-def cluster(request: pytest.FixtureRequest) -> Iterator[ClusterConfig]:
+def built(request: pytest.FixtureRequest) -> None:
+    """All that a cluster is made of, built; with its progress shown."""
+    capture = request.config.pluginmanager.getplugin("capturemanager")
+    if not paths.KIND:
+        with capture.global_and_fixture_disabled(), _skipped_where_it_cannot_run():
+            print()
+            need_this_machine()
+            prepare(ClusterConfig())
+
+
+@pytest.fixture(scope="session")
+def cluster(built: None, request: pytest.FixtureRequest) -> Iterator[ClusterConfig]:
     """The running cluster; brought up first if there is none, with its progress shown."""
     capture = request.config.pluginmanager.getplugin("capturemanager")
     with capture.global_and_fixture_disabled():
@@ -56,20 +67,25 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[ClusterConfig]:
             _take_down()
 
 
-def _bring_up() -> bool:
-    """Bring the cluster up, or its images up to date; returns whether it was started here."""
-    print()
+@contextmanager
+def _skipped_where_it_cannot_run() -> Iterator[None]:
     try:
-        already = kind.is_up() if paths.KIND else lifecycle.is_up()
-        if paths.KIND:
-            kind.up()
-        else:
-            need_this_machine()
-            up(lifecycle.configuration() if already else ClusterConfig())
+        yield
     except CannotRunHereError as error:
         pytest.skip(str(error))
     except ClusterError as error:
         pytest.exit(f"the cluster did not come up: {error}", returncode=1)
+
+
+def _bring_up() -> bool:
+    """Bring the cluster up, or its images up to date; returns whether it was started here."""
+    print()
+    with _skipped_where_it_cannot_run():
+        already = kind.is_up() if paths.KIND else lifecycle.is_up()
+        if paths.KIND:
+            kind.up()
+        else:
+            up(lifecycle.configuration() if already else ClusterConfig())
     _refuse_other_clusters()
     return not already
 
@@ -84,6 +100,7 @@ def _take_down() -> None:
         return
     with lifecycle.locked(), step("cluster-down"):
         lifecycle.remove_everything()
+    assert lifecycle.leftovers() == []
 
 
 def _refuse_other_clusters() -> None:

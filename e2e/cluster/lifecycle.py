@@ -131,6 +131,17 @@ def remove_everything() -> bool:
     return had
 
 
+def leftovers() -> list[str]:
+    """What there is of a cluster on this machine; nothing after :func:`remove_everything`."""
+    found = [f"process {pid}" for pid in sorted(cgroups.processes())]
+    found += [f"cgroup {tree / cgroups.ROOT}" for tree in cgroups.trees() if (tree / cgroups.ROOT).exists()]
+    found += [f"network namespace {name}" for name in network.namespaces()]
+    links = run(["ip", "-brief", "link"]) + run(["ip", "route"])
+    found += [f"link or route: {line}" for line in links.splitlines() if network.HOST_LINK in line]
+    found += [f"mount {point}" for point in mounts()]
+    return found + ([f"folder {paths.STATE}"] if paths.STATE.exists() else [])
+
+
 def mounts() -> list[str]:
     """Mounts in the state folder that this machine's own mount namespace sees; the nodes' own are not among them."""
     lines = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
