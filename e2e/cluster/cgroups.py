@@ -18,13 +18,22 @@ _V2_CONTROLLERS = ("cpuset", "cpu", "io", "memory", "hugetlb", "pids")
 
 @cache
 def trees() -> tuple[Path, ...]:
-    """The folders where cgroup trees are mounted: one on v2, one per controller (set) on v1."""
-    lines = [line.split() for line in Path("/proc/mounts").read_text().splitlines()]
-    v1 = [Path(line[1]) for line in lines if line[2] == "cgroup"]
-    found = v1 or [Path(line[1]) for line in lines if line[2] == "cgroup2"]
+    """The folders where cgroup trees with controllers are mounted: one on v2, one per controller (set) on v1."""
+    found = _mounted("cgroup") or _mounted("cgroup2")
     if not found:
         raise CannotRunHereError("no cgroup file system is mounted at /sys/fs/cgroup")
-    return tuple(dict.fromkeys(found))
+    return found
+
+
+@cache
+def all_trees() -> tuple[Path, ...]:
+    """The same, and in a hybrid also the v2 tree without controllers, in which runc makes groups too."""
+    return tuple(dict.fromkeys((*trees(), *_mounted("cgroup2"))))
+
+
+def _mounted(kind: str) -> tuple[Path, ...]:
+    lines = [line.split() for line in Path("/proc/mounts").read_text().splitlines()]
+    return tuple(dict.fromkeys(Path(line[1]) for line in lines if line[2] == kind))
 
 
 @cache
@@ -73,7 +82,7 @@ def _inherit_cpuset(parent: Path, folder: Path) -> None:
 def processes(name: str = "") -> set[int]:
     """The ids of all processes in ``rlhf-cluster/NAME`` and below."""
     found: set[int] = set()
-    for tree in trees():
+    for tree in all_trees():
         for folder in _folders(tree / ROOT / name):
             try:
                 found.update(int(pid) for pid in (folder / "cgroup.procs").read_text().split())
@@ -116,7 +125,7 @@ def memory(name: str = "") -> int:
 
 def remove(name: str = "") -> None:
     """Remove the group and all below it; its processes must be gone."""
-    for tree in trees():
+    for tree in all_trees():
         for folder in reversed(list(_folders(tree / ROOT / name))):
             _rmdir(folder)
 

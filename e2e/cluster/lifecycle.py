@@ -134,7 +134,7 @@ def remove_everything() -> bool:
 def leftovers() -> list[str]:
     """What there is of a cluster on this machine; nothing after :func:`remove_everything`."""
     found = [f"process {pid}" for pid in sorted(cgroups.processes())]
-    found += [f"cgroup {tree / cgroups.ROOT}" for tree in cgroups.trees() if (tree / cgroups.ROOT).exists()]
+    found += [f"cgroup {tree / cgroups.ROOT}" for tree in cgroups.all_trees() if (tree / cgroups.ROOT).exists()]
     found += [f"network namespace {name}" for name in network.namespaces()]
     links = run(["ip", "-brief", "link"]) + run(["ip", "route"])
     found += [f"link or route: {line}" for line in links.splitlines() if network.HOST_LINK in line]

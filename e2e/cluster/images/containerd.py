@@ -24,9 +24,9 @@ def ctr(socket: Path, *words: str, namespace: str = NAMESPACE, timeout: float = 
 
 
 def loaded(socket: Path, *, namespace: str = NAMESPACE) -> dict[str, str]:
-    """The images that a containerd has: the digest of each reference."""
-    rows = (line.split() for line in ctr(socket, "images", "list", namespace=namespace).splitlines()[1:])
-    return {row[0]: row[2] for row in rows}
+    """The images that a containerd has, whole and unpacked: the digest of each reference."""
+    rows = (line.split() for line in ctr(socket, "images", "check", namespace=namespace).splitlines()[1:])
+    return {row[0]: row[2] for row in rows if row[-1] == "true" and "complete" in row}
 
 
 def load(images: Sequence[Image], socket: Path, *, namespace: str = NAMESPACE) -> list[str]:
@@ -43,7 +43,22 @@ def load(images: Sequence[Image], socket: Path, *, namespace: str = NAMESPACE) -
     argv = [*_client(socket, namespace), "images", "import", "-"]
     # One after another: exports are bound by the processors, and four of a 5 GB layer at once would fill the disk.
     with folders.locked("export"), delta.exported(lacking, present=present) as layout:
-        return delta.feed(argv, layout, lacking, present=present)
+        with _earlier_kept([image.reference for image in lacking if image.reference in have], socket, namespace):
+            return delta.feed(argv, layout, lacking, present=present)
+
+
+@contextmanager
+def _earlier_kept(references: Sequence[str], socket: Path, namespace: str) -> Iterator[None]:
+    """Give the images of these names another one while their successors are imported.
+
+    Else containerd may remove their layers, which the successors share, before it has unpacked these.
+    """
+    kept = {reference: f"localhost/earlier/{reference.rpartition('/')[2]}" for reference in references}
+    for reference, name in kept.items():
+        ctr(socket, "images", "tag", "--force", reference, name, namespace=namespace)
+    yield
+    if kept:
+        ctr(socket, "images", "remove", *kept.values(), namespace=namespace)
 
 
 @contextmanager

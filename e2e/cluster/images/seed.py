@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from e2e.cluster.errors import CommandError
 from e2e.cluster.images import containerd, delta, folders, share
 from e2e.cluster.images.build import Image
 from e2e.cluster.steps import step
@@ -43,17 +44,38 @@ def ensure_seed(images: Sequence[Image]) -> Path:
         record.unlink(missing_ok=True)  # what follows may be interrupted
         if not known:
             _clear_if_damaged(root)
-        started = time.monotonic()
+        fresh, started = not root.exists(), time.monotonic()
         names = ", ".join(image.reference.rpartition("/")[2] for image in missing)
-        with step(f"unpack for the nodes: {names}"), containerd.short_lived(root) as socket:
-            containerd.load(missing, socket)
-            have = containerd.loaded(socket)
-            _collect_garbage(socket)
+        with step(f"unpack for the nodes: {names}"):
+            try:
+                have = _import(missing, root)
+            except CommandError:
+                if fresh:
+                    raise
+                missing, names = list(images), "all, since the earlier ones were damaged"
+                shutil.rmtree(root)
+                have = _import(missing, root)
         if _drop_layers(root) > _WORTH_SHARING_BYTES:
             share.share(folders.home() / "store/overlay", root / SNAPSHOTS)
         times = {**known.get("seconds", {}), names: round(time.monotonic() - started, 1)}
         folders.write_json(record, {"images": {**have, **wanted}, "seconds": times})
     return root
+
+
+def _import(images: Sequence[Image], root: Path) -> dict[str, str]:
+    """Import images; returns all that the seed has.
+
+    Raises:
+        CommandError: it failed, or an image is not whole afterwards.
+    """
+    with containerd.short_lived(root) as socket:
+        containerd.load(images, socket)
+        have = containerd.loaded(socket)
+        _collect_garbage(socket)
+    broken = [image.reference for image in images if have.get(image.reference) != image.digest]
+    if broken:
+        raise CommandError(["ctr", "images", "check"], 1, f"not unpacked: {', '.join(broken)}")
+    return have
 
 
 def remove(references: Sequence[str]) -> None:
