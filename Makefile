@@ -38,7 +38,7 @@ cluster-down: $(VENV)/e2e.done ## End it, and leave nothing but the builds
 cluster-status: $(VENV)/e2e.done ## What runs, and where the logs are
 	@$(CLUSTER) status
 
-cluster-images: $(VENV)/e2e.done ## Build our images anew after a change, and bring them to the nodes
+cluster-images: $(VENV)/e2e.done ## Bring our code, after a change, to the nodes of the running cluster
 	@$(CLUSTER) images
 
 lint: $(VENV)/test.done $(VENV)/e2e.done $(VENV)/lint.done ## ruff, mypy, import walls, generated files

@@ -1,5 +1,6 @@
 """The command: ``python -m e2e.cluster up``, behind ``make cluster-up`` and its siblings."""
 
+import re
 import signal
 import sys
 from typing import Any
@@ -27,6 +28,12 @@ class _Group(click.Group):
             sys.exit(1)
 
 
+def _quantity(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    if value and value != "none" and not re.fullmatch(r"[0-9]+(\.[0-9]+)?(m|[kMGT]i?)?", value):
+        raise click.BadParameter(f'must be a quantity such as "2", "500m" or "1Gi", or "none", not "{value}"')
+    return value
+
+
 @click.group(cls=_Group)
 def main() -> None:
     """A real Kubernetes on this machine: a control plane, four nodes, KubeRay. See docs/local-cluster.md."""
@@ -37,9 +44,15 @@ def main() -> None:
 @click.option("--node-loss", type=click.Choice(["default", "quick"]), default="default", show_default=True)
 @click.option("--kwok", type=click.IntRange(0, 5000), default=0, help="Fake nodes beside the real ones.")
 @click.option("--no-network-policy", is_flag=True, help="Do without the agent that enforces NetworkPolicies.")
-@click.option("--kuberay-cpu", help='CPU limit of the KubeRay operator, or "none"; 100m as its manifests have it.')
 @click.option(
-    "--kuberay-memory", help='Memory limit of the KubeRay operator, or "none"; 512Mi as its manifests have it.'
+    "--kuberay-cpu",
+    callback=_quantity,
+    help='CPU limit of the KubeRay operator, or "none"; 100m as its manifests have it.',
+)
+@click.option(
+    "--kuberay-memory",
+    callback=_quantity,
+    help='Memory limit of the KubeRay operator, or "none"; 512Mi as its manifests have it.',
 )
 @click.option("--kuberay-concurrency", type=click.IntRange(1, 100), default=1, show_default=True)
 @click.option("--no-init-container", is_flag=True, help="KubeRay's worker pods do not wait for the head.")
@@ -53,9 +66,10 @@ def up(
     no_init_container: bool,
 ) -> None:
     """Build what is missing and bring the cluster up; repeat it at will."""
+    from e2e.cluster import lifecycle
     from e2e.cluster.up import up
 
-    config = ClusterConfig(
+    wanted = ClusterConfig(
         node_loss=node_loss,
         kwok=kwok,
         network_policy=not no_network_policy,
@@ -66,8 +80,10 @@ def up(
             init_container=not no_init_container,
         ),
     )
+    if wanted == ClusterConfig() and lifecycle.is_up():
+        wanted = lifecycle.configuration()  # no option means: as it is
     with step("cluster-up, in all"):
-        up(config)
+        up(wanted)
     say(f"\nThe cluster is up; its kubectl context is {paths.CONTEXT}:")
     say(f"  export KUBECONFIG={paths.KUBECONFIG} PATH={paths.STATE / 'bin'}:$PATH")
 
@@ -190,7 +206,7 @@ def kill(pod: str, container: str, match: str, signal_name: str) -> None:
     pid = Faults().kill_process(
         namespace or "default", name_of_pod, container=container, match=match, signal_number=number
     )
-    say(f"sent {name} to pid {pid}")
+    say(f"sent {name} to pid {pid} of {namespace or 'default'}/{name_of_pod}")
 
 
 if __name__ == "__main__":

@@ -28,6 +28,13 @@ def start(config: ClusterConfig) -> None:
     _scheduler().start()
 
 
+def start_api_server() -> None:
+    """Start the API server of this cluster again, unless it runs, and wait until it is ready."""
+    process = processes.find("kube-apiserver")
+    process.start()
+    wait_ready([process])
+
+
 def wait_ready(parts: list[Process] | None = None) -> None:
     """Wait until the API server says that it is ready.
 

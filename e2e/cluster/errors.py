@@ -11,7 +11,7 @@ class CommandError(ClusterError):
     def __init__(self, argv: list[str], code: int, output: str) -> None:
         self.argv, self.code, self.output = argv, code, output
         shown = " ".join(argv[:6]) + (" ..." if len(argv) > 6 else "")
-        super().__init__(f"`{shown}` ended with exit code {code}:\n{output.strip()[-2000:]}")
+        super().__init__(f"{output.strip()[-2000:]}\n(`{shown}` ended with exit code {code})")
 
 
 class CannotRunHereError(ClusterError):

@@ -46,8 +46,13 @@ class Faults:
         return bool(cgroups.processes(self._config.node(node).name))
 
     def restore_power(self, node: str) -> None:
-        """Switch a node on, and wait until its kubelet is back, the node Ready and its stand-in GPUs are there."""
+        """Switch a node on, and wait until its kubelet is back, the node Ready and its stand-in GPUs are there.
+
+        Its network is whole again too, and what its pods' status says may be from before the cut for another moment.
+        """
         config = self._config.node(node)
+        if self.runs(node):
+            return
         with wait_heartbeat(config):
             nodes.start(config, self._config)
         lifecycle.equip(config)
@@ -86,9 +91,7 @@ class Faults:
 
     def start_api_server(self) -> None:
         """Start it again, and wait until it is ready."""
-        process = processes.find("kube-apiserver")
-        process.start()
-        control_plane.wait_ready([process])
+        control_plane.start_api_server()
 
     def restart_api_server(self) -> None:
         """Stop and start the API server: every watch breaks."""
@@ -150,8 +153,8 @@ class Faults:
         pids = sorted(pid for pid in _all_pids() if _in_container(pid, container_id))
         found = [pid for pid in pids if match in _command_line(pid)] if match else pids[:1]
         if not found:
-            what = f'matches "{match}"' if match else "runs"
-            raise ClusterError(f"nothing in the container {container or 'of'} {namespace}/{pod} {what}")
+            what = f'has a command line with "{match}"' if match else "is there"
+            raise ClusterError(f"no process of pod {namespace}/{pod} {what}")
         os.kill(found[-1], signal_number)
         return found[-1]
 
@@ -177,7 +180,8 @@ def _container_id(pod: dict[str, Any], container: str) -> str:
             return str(status["containerID"]).rpartition("/")[2]
     name = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
     names = ", ".join(status["name"] for status in statuses) or "none has started"
-    raise ClusterError(f"no container {container!r} of pod {name} is running; its containers: {names}")
+    which = f'container "{container}"' if container else "container"
+    raise ClusterError(f"no {which} of pod {name} is running; its containers: {names}")
 
 
 def _all_pids() -> list[int]:

@@ -29,6 +29,23 @@ def is_up() -> bool:
     return _CONFIG.exists() and api.ready()
 
 
+def is_complete() -> bool:
+    """Whether a cluster was brought up here to the end, whatever happened to it since."""
+    return _CONFIG.exists()
+
+
+def is_busy() -> bool:
+    """Whether a command is bringing the cluster up or down at this moment."""
+    if not _LOCK.exists():
+        return False
+    with _LOCK.open("r") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
 def configuration() -> ClusterConfig:
     """What the running cluster was made with.
 

@@ -76,6 +76,12 @@ def set_link(node: NodeConfig, *, up: bool) -> None:
     _ip(HUB, "link", "set", _link(node), "up" if up else "down")
 
 
+def link_is_up(node: NodeConfig) -> bool:
+    """Whether the node's network cable is plugged in."""
+    line = run(["ip", "-netns", HUB, "-brief", "link", "show", _link(node)])
+    return "UP" in line.split("<")[-1].split(",")
+
+
 def namespaces() -> list[str]:
     """The names of this cluster's namespaces that exist."""
     return sorted(path.name for path in _NAMESPACES.glob(f"{PREFIX}*")) if _NAMESPACES.is_dir() else []

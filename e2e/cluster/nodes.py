@@ -21,6 +21,7 @@ from e2e.cluster.config import (
     ClusterConfig,
     NodeConfig,
 )
+from e2e.cluster.errors import ClusterError
 from e2e.cluster.processes import Process, find
 
 PAUSE_IMAGE_NAME = "pause:1"
@@ -92,7 +93,9 @@ def containerd_socket(node: NodeConfig) -> Path:
         ClusterError: the node is off.
     """
     process = find(process_name(node))
-    process.need_running()
+    if not process.running():
+        mend = f".venv/bin/python -m e2e.cluster fault restore-power {node.name}"
+        raise ClusterError(f"node {node.name} has no power; `{mend}` gives it back")
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     return Path(f"/proc/{children[0] if children else process.pid}/root/run/containerd/containerd.sock")
 

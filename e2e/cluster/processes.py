@@ -86,8 +86,13 @@ class Process:
     def need_running(self) -> None:
         """Raise with the end of its log if it has ended."""
         if not self.running():
-            tail = "\n".join(self.log.read_text(errors="replace").splitlines()[-15:])
+            tail = "\n".join(self.log.read_text(errors="replace").splitlines()[-15:]) or "(empty)"
             raise ClusterError(f"{self.name} has ended; the end of {self.log}:\n{tail}")
+
+    def forget(self) -> None:
+        """Stop it for good: it is no longer known."""
+        self.stop()
+        (paths.STATE / "processes" / f"{self.name}.json").unlink(missing_ok=True)
 
     def _save(self) -> None:
         folder = paths.STATE / "processes"

@@ -1,11 +1,12 @@
 """From nothing to a cluster that is ready: what `make cluster-up` does."""
 
+import dataclasses
 import os
 import platform
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from e2e.cluster import addons, builds, images, lifecycle, nodes, packages, paths
+from e2e.cluster import addons, builds, control_plane, images, lifecycle, nodes, packages, paths, processes
 from e2e.cluster.config import ClusterConfig
 from e2e.cluster.errors import CannotRunHereError, ClusterError
 from e2e.cluster.shell import end_all
@@ -56,9 +57,10 @@ def up(config: ClusterConfig) -> None:
     """
     need_this_machine()
     with lifecycle.locked():
-        if lifecycle.is_up():
+        if lifecycle.is_complete() and processes.find("etcd").running():
+            control_plane.start_api_server()  # a fault may have stopped it
             if lifecycle.configuration() != config:
-                raise ClusterError("a cluster with other options is up; end it with `make cluster-down` first")
+                raise ClusterError(f"{_differences(lifecycle.configuration(), config)}; `make cluster-down` ends it")
             load(prepare(config), config)
             return
         if lifecycle.remove_everything():
@@ -71,6 +73,13 @@ def up(config: ClusterConfig) -> None:
         except (KeyboardInterrupt, SystemExit):  # SIGTERM is the latter
             lifecycle.remove_everything()
             raise
+
+
+def _differences(running: ClusterConfig, asked: ClusterConfig) -> str:
+    fields = [field.name for field in dataclasses.fields(ClusterConfig)]
+    pairs = [(name, getattr(running, name), getattr(asked, name)) for name in fields]
+    said = [f"{name} is {now}, not {wanted}" for name, now, wanted in pairs if now != wanted]
+    return f"a cluster with other options is up: {'; '.join(said)}"
 
 
 def _start(config: ClusterConfig, wanted: list[images.Image]) -> None:

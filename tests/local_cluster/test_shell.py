@@ -12,7 +12,7 @@ def test_output_is_returned_and_input_is_passed():
 
 
 def test_a_failure_shows_the_command_its_exit_code_and_what_it_said():
-    with pytest.raises(CommandError, match=r"`sh -c .*` ended with exit code 3:\nno such thing"):
+    with pytest.raises(CommandError, match=r"^no such thing\n\(`sh -c .*` ended with exit code 3\)$"):
         shell.run(["sh", "-c", "echo no such thing >&2; exit 3"])
 
 

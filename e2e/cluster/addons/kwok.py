@@ -57,7 +57,7 @@ def start() -> None:
 def remove() -> None:
     """Remove the fake nodes and stop kwok; pods on them are for others to remove."""
     kubectl("delete", "nodes", "--selector=type=kwok", "--timeout=60s")
-    processes.find("kwok").stop()
+    processes.find("kwok").forget()
 
 
 def wait(count: int, *, timeout: float = READY_SECONDS) -> None:
