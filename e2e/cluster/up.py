@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import platform
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -11,6 +12,9 @@ from e2e.cluster.config import ClusterConfig
 from e2e.cluster.errors import CannotRunHereError, ClusterError
 from e2e.cluster.shell import end_all
 from e2e.cluster.steps import say, step
+
+FIRST_BUILD_GB = 28
+"""For a while the large layer lies on the disk four times; in the end once."""
 
 
 def need_this_machine() -> None:
@@ -25,8 +29,27 @@ def need_this_machine() -> None:
         raise CannotRunHereError("the cluster needs root, for namespaces and cgroups: run it with sudo")
 
 
+def need_space() -> None:
+    """Raise if there is no room for the first build of the images.
+
+    Raises:
+        CannotRunHereError: too little is free where the builds are kept.
+    """
+    cache = paths.cache_folder()
+    if images.have_been_unpacked():
+        return
+    there = next(folder for folder in (cache, *cache.parents) if folder.exists())
+    free = shutil.disk_usage(there).free / 1e9
+    if free < FIRST_BUILD_GB:
+        raise CannotRunHereError(
+            f"the first build needs {FIRST_BUILD_GB} GB of free disk in {cache}, and {free:.0f} GB are: "
+            "set RLHF_CACHE_DIR to a folder with more"
+        )
+
+
 def prepare(config: ClusterConfig) -> list[images.Image]:
     """Install, build and download all that a cluster of this kind needs; quick when it is there already."""
+    need_space()
     packages.install()
     with ThreadPoolExecutor(max_workers=1) as threads:
         # The images are bound by downloads and the disk, the programs by the processors.

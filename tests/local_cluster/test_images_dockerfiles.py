@@ -23,7 +23,7 @@ def instructions(path: Path) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("path", OURS.values(), ids=OURS)
 def test_the_base_can_be_chosen_and_is_a_public_one(path: Path) -> None:
     assert instructions(path)[:2] == [
-        ("ARG", "BASE_IMAGE=docker.io/library/python:3.11-slim-bookworm"),
+        ("ARG", "BASE_IMAGE=python:3.11-slim-bookworm"),
         ("FROM", "${BASE_IMAGE}"),
     ]
 

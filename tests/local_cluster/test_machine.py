@@ -1,11 +1,13 @@
 import os
 import platform
+import shutil
+from types import SimpleNamespace
 
 import pytest
 
 from e2e.cluster import builds
 from e2e.cluster.errors import CannotRunHereError
-from e2e.cluster.up import need_this_machine
+from e2e.cluster.up import need_space, need_this_machine
 
 
 def test_without_root_one_line_says_so(monkeypatch):
@@ -27,6 +29,23 @@ def test_without_go_one_line_says_what_to_install(monkeypatch, tmp_path):
     monkeypatch.setenv("RLHF_CACHE_DIR", str(tmp_path))
     with pytest.raises(CannotRunHereError, match=r"^Go is needed .*: install Go 1\.26 or newer"):
         builds.build(builds.PAUSE)
+
+
+def test_too_little_disk_for_the_first_build_is_said_at_once(monkeypatch, tmp_path):
+    monkeypatch.setenv("RLHF_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=3e9))
+    with pytest.raises(
+        CannotRunHereError, match=r"^the first build needs 28 GB of free disk in .*, and 3 GB are: set RLHF"
+    ):
+        need_space()
+
+
+def test_with_images_on_the_disk_no_more_of_it_is_asked_for(monkeypatch, tmp_path):
+    monkeypatch.setenv("RLHF_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=3e9))
+    (tmp_path / "cluster/images").mkdir(parents=True)
+    (tmp_path / "cluster/images/seed.json").write_text("{}")
+    need_space()
 
 
 def test_a_build_is_named_by_all_that_it_is_made_from(monkeypatch, tmp_path):

@@ -17,7 +17,7 @@ from e2e.cluster.images.build import Image, ensure_images, program_image
 from e2e.cluster.images.figures import Figure, figures, unpack_seconds
 from e2e.cluster.images.node import load_into_node, prepare_node_root
 from e2e.cluster.images.prune import prune
-from e2e.cluster.images.seed import ensure_seed
+from e2e.cluster.images.seed import ensure_seed, have_been_unpacked
 
 __all__ = [
     "Figure",
@@ -25,6 +25,7 @@ __all__ = [
     "ensure_images",
     "ensure_seed",
     "figures",
+    "have_been_unpacked",
     "load_into_node",
     "prepare_node_root",
     "program_image",

@@ -44,9 +44,9 @@ def ensure() -> str:
 
 def _make(folder: Path) -> None:
     root = folder / "rootfs"
-    mirror = os.environ.get("DEBIAN_MIRROR", "http://deb.debian.org/debian")
+    mirror = [os.environ["DEBIAN_MIRROR"]] if os.environ.get("DEBIAN_MIRROR") else []
     include = f"--include={','.join(PACKAGES)}"
-    run(["debootstrap", "--variant=minbase", include, SUITE, root, mirror], timeout=LIMIT_SECONDS)
+    run(["debootstrap", "--variant=minbase", include, SUITE, root, *mirror], timeout=LIMIT_SECONDS)
     for path in _OF_THIS_MACHINE:
         (root / path).unlink(missing_ok=True)
     for path in _DOWNLOADS:

@@ -28,6 +28,11 @@ _WORTH_SHARING_BYTES = 100 << 20
 """Sharing looks at every file of every layer, which takes seconds: not after a changed source file."""
 
 
+def have_been_unpacked() -> bool:
+    """Whether there is a seed, so that at most what changed has to be built and unpacked."""
+    return (folders.home() / "seed.json").exists()
+
+
 def ensure_seed(images: Sequence[Image]) -> Path:
     """Bring images into the seed, and their earlier versions out of it; returns its folder. Only when no cluster runs.
 
