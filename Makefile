@@ -23,7 +23,8 @@ unit: $(VENV)/test.done ## The quick tests: no Ray, no whole jobs, no training
 
 # PROVIDER=kind uses Docker and kind instead of what is built here.
 PROVIDER ?= local
-ROOT := $(if $(filter-out 0,$(shell id -u)),sudo -E)
+# sudo has a PATH of its own, without Go; and what root compiles its user could not remove.
+ROOT := $(if $(filter-out 0,$(shell id -u)),sudo -E env "PATH=$(PATH)" PYTHONDONTWRITEBYTECODE=1)
 CLUSTER := $(if $(filter kind,$(PROVIDER)),$(BIN)/python -m e2e.cluster.kind,$(ROOT) $(BIN)/python -m e2e.cluster)
 
 e2e: $(VENV)/e2e.done ## The tests on a real Kubernetes, which is brought up if none is (root, Linux, Go)

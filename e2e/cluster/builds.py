@@ -6,6 +6,7 @@ interrupted leaves nothing that would be taken for a whole one.
 """
 
 import hashlib
+import os
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -22,7 +23,7 @@ KUBERNETES_VERSION = "v1.37.2"
 KUBERAY_VERSION = "v1.5.0"
 HELM_VERSION = "v4.3.1"
 BUILD_LIMIT_SECONDS = 3600
-_ENVIRONMENT = {"CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly -buildvcs=false -trimpath", "GOWORK": "off"}
+_SETTINGS = {"CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly -buildvcs=false -trimpath", "GOWORK": "off"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,16 +137,24 @@ def _build_into(folder: Path, family: Family) -> None:
             folder / "bin" / name,
             package,
         ]
-        run(argv, cwd=module, env=_ENVIRONMENT, timeout=BUILD_LIMIT_SECONDS)
+        run(argv, cwd=module, env=_environment(), timeout=BUILD_LIMIT_SECONDS)
     for name in family.files:
-        source = run(["go", "list", "-m", "-f", "{{.Dir}}", family.module], cwd=module, env=_ENVIRONMENT).strip()
+        source = run(["go", "list", "-m", "-f", "{{.Dir}}", family.module], cwd=module, env=_environment()).strip()
         shutil.copytree(Path(source) / name, folder / "files" / name, copy_function=shutil.copyfile)
         for path in (folder / "files").rglob("*"):
             path.chmod(0o755 if path.is_dir() else 0o644)  # Go's module folders are read-only
 
 
+def _environment() -> dict[str, str]:
+    if "SUDO_UID" not in os.environ:
+        return _SETTINGS
+    # Go's own caches are the user's, who could not write there any more after root has.
+    own = paths.cache_folder()
+    return {**_SETTINGS, "GOCACHE": str(own / "go-build"), "GOMODCACHE": str(own / "go-mod")}
+
+
 def _key(family: Family) -> str:
-    digest = hashlib.sha256(repr((family, sorted(_ENVIRONMENT.items()))).encode())
+    digest = hashlib.sha256(repr((family, sorted(_SETTINGS.items()))).encode())
     for path in sorted((PROGRAMS / family.name).iterdir()):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:16]

@@ -13,6 +13,7 @@ Nothing is translated and nothing leads out: pods reach each other, the nodes an
 from pathlib import Path
 
 from e2e.cluster.config import HOST_ADDRESS, HUB_ADDRESS, POD_RANGE, ClusterConfig, NodeConfig
+from e2e.cluster.errors import CannotRunHereError
 from e2e.cluster.shell import run, succeeds
 
 HUB = "rlhf-hub"
@@ -20,6 +21,7 @@ BRIDGE = "br0"
 HOST_LINK = "rlhf-host"
 PREFIX = "rlhf-"
 _NAMESPACES = Path("/run/netns")
+_BRIDGE_FILTER = Path("/proc/sys/net/bridge/bridge-nf-call-iptables")
 
 
 def namespace(node: NodeConfig) -> str:
@@ -28,7 +30,12 @@ def namespace(node: NodeConfig) -> str:
 
 
 def create_hub() -> None:
-    """Make the hub, its bridge, and a link to it from this machine, so that `kubectl` works here."""
+    """Make the hub, its bridge, and a link to it from this machine, so that `kubectl` works here.
+
+    Raises:
+        CannotRunHereError: the kernel cannot filter what passes a bridge.
+    """
+    _need_bridge_filter()
     run(["ip", "netns", "add", HUB])
     _ip(HUB, "link", "set", "lo", "up")
     _ip(HUB, "link", "add", BRIDGE, "type", "bridge")
@@ -97,6 +104,11 @@ def delete_all() -> None:
     mounted = f" {_NAMESPACES} " in Path("/proc/mounts").read_text()
     if mounted and not any(_NAMESPACES.iterdir()):
         run(["umount", _NAMESPACES])
+
+
+def _need_bridge_filter() -> None:
+    if not _BRIDGE_FILTER.exists() and not succeeds(["modprobe", "br_netfilter"]):
+        raise CannotRunHereError("the kernel module br_netfilter is needed: load it with `modprobe br_netfilter`")
 
 
 def _link(node: NodeConfig) -> str:

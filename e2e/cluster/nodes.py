@@ -114,7 +114,7 @@ def _init(node: NodeConfig, config: ClusterConfig) -> str:
     return f"""#!/bin/sh
 # The first program of node {node.name}; see nodes.py.
 set -eu
-hostname {node.name}
+echo {node.name} >/proc/sys/kernel/hostname
 mount -t tmpfs -o mode=755 tmpfs /run
 mkdir -p /run/state /run/lock /run/containerd
 mount --bind {paths.STATE} /run/state
