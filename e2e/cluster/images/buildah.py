@@ -62,10 +62,26 @@ def inspect(name: str) -> Stored:
     )
 
 
+def layer_ids() -> dict[tuple[str, str], str]:
+    """The id of each layer in the store, by its parent's id (``""`` for the lowest) and its digest."""
+    layers = json.loads((store() / "overlay-layers/layers.json").read_text())
+    return {(layer.get("parent", ""), layer["diff-digest"]): layer["id"] for layer in layers}
+
+
+def layer_folder(layer_id: str) -> Path:
+    """Where the files of a layer lie."""
+    return store() / "overlay" / layer_id / "diff"
+
+
+def store() -> Path:
+    """The folder of the store."""
+    return folders.home() / "store"
+
+
 def reference(name: str) -> str:
     """An image of the store, as other tools of its family name it."""
     own = folders.home()
-    return f"containers-storage:[overlay@{own / 'store'}+{own / 'store-run'}:{_OPTION}]{name}"
+    return f"containers-storage:[overlay@{store()}+{own / 'store-run'}:{_OPTION}]{name}"
 
 
 def images() -> list[str]:
@@ -92,7 +108,6 @@ def _buildah(words: Sequence[str | Path], *, timeout: float = 300, log: Path | N
         unfinished = caches / f".rlhf-uv.{os.getpid()}"
         unfinished.symlink_to(index.uv_cache())
         unfinished.replace(downloads)
-    own = folders.home()
-    store = [f"--root={own / 'store'}", f"--runroot={own / 'store-run'}", "--storage-driver=overlay"]
-    store.append(f"--storage-opt={_OPTION}")
-    return run(["buildah", *store, *words], env={"TMPDIR": str(temporary)}, timeout=timeout, log=log)
+    where = [f"--root={store()}", f"--runroot={folders.home() / 'store-run'}", "--storage-driver=overlay"]
+    where.append(f"--storage-opt={_OPTION}")
+    return run(["buildah", *where, *words], env={"TMPDIR": str(temporary)}, timeout=timeout, log=log)

@@ -20,7 +20,7 @@ IMPORT_LIMIT_SECONDS = 1200
 
 def ctr(socket: Path, *words: str, namespace: str = NAMESPACE, timeout: float = 120) -> str:
     """Run a command of containerd's own client."""
-    return run([*_client(socket, namespace), *words], timeout=timeout)
+    return run([*client(socket, namespace), *words], timeout=timeout)
 
 
 def loaded(socket: Path, *, namespace: str = NAMESPACE) -> dict[str, str]:
@@ -40,7 +40,7 @@ def load(images: Sequence[Image], socket: Path, *, namespace: str = NAMESPACE) -
     if not lacking:
         return []
     present = frozenset(ctr(socket, "content", "list", "--quiet", namespace=namespace).split())
-    argv = [*_client(socket, namespace), "images", "import", "-"]
+    argv = [*client(socket, namespace), "images", "import", "-"]
     # One after another: exports are bound by the processors, and four of a 5 GB layer at once would fill the disk.
     with folders.locked("export"), delta.exported(lacking, present=present) as layout:
         with _earlier_kept([image.reference for image in lacking if image.reference in have], socket, namespace):
@@ -79,7 +79,7 @@ def short_lived(root: Path) -> Iterator[Path]:
             process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
         try:
             deadline = time.monotonic() + START_LIMIT_SECONDS
-            while not succeeds([*_client(socket, NAMESPACE), "version"], timeout=10):
+            while not succeeds([*client(socket, NAMESPACE), "version"], timeout=10):
                 if process.poll() is not None or time.monotonic() > deadline:
                     raise ClusterError(f"containerd on {root} did not start:\n{log.read_text()[-2000:]}")
                 time.sleep(0.05)
@@ -93,7 +93,8 @@ def short_lived(root: Path) -> Iterator[Path]:
                 process.wait()
 
 
-def _client(socket: Path, namespace: str) -> list[str]:
+def client(socket: Path, namespace: str = NAMESPACE) -> list[str]:
+    """How to call containerd's own client."""
     return ["ctr", "--address", str(socket), "--namespace", namespace]
 
 
@@ -109,4 +110,9 @@ address = "{socket}.ttrpc"
 [debug]
 address = "{socket}.debug"
 level = "warn"
+[plugins."io.containerd.gc.v1.scheduler"]
+# Never by itself: what is being brought in belongs to no image yet.
+startup_delay = "24h"
+deletion_threshold = 0
+mutation_threshold = 0
 """

@@ -1,9 +1,7 @@
 """The seed: a containerd root in the cache with all images unpacked, which the roots of all nodes link to.
 
-Imported once, by a containerd that lives only for that. What lies in it is used by running nodes, so that it is changed
-only while there are none. After the import a layer is needed as a snapshot only; its tar, as large again, is replaced
-by an empty file of the same size. (containerd asks for the size of each layer when it starts, and reads one only to
-unpack it or to send it on.)
+Made once, by a containerd that lives only for that, of links to the builder's own files (see :mod:`.adopt`). What lies
+in it is used by running nodes, so that it is changed only while there are none.
 """
 
 import shutil
@@ -12,20 +10,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from e2e.cluster.errors import CommandError
-from e2e.cluster.images import containerd, delta, folders, share
+from e2e.cluster.images import adopt, containerd, folders
 from e2e.cluster.images.build import Image
 from e2e.cluster.steps import step
 
-BLOBS = Path("io.containerd.content.v1.content/blobs/sha256")
+BLOBS = adopt.BLOBS
 SNAPSHOTS = Path("io.containerd.snapshotter.v1.overlayfs/snapshots")
 DATABASES = (
     Path("io.containerd.metadata.v1.bolt/meta.db"),
     Path("io.containerd.snapshotter.v1.overlayfs/metadata.db"),
 )
-_KEPT_BYTES = 1 << 20
-"""Manifests and configurations, which are read, are smaller than this."""
-_WORTH_SHARING_BYTES = 100 << 20
-"""Sharing looks at every file of every layer, which takes seconds: not after a changed source file."""
 
 
 def have_been_unpacked() -> bool:
@@ -60,8 +54,6 @@ def ensure_seed(images: Sequence[Image]) -> Path:
                 missing, names = list(images), "all, since the earlier ones were damaged"
                 shutil.rmtree(root)
                 have = _import(missing, root)
-        if _drop_layers(root) > _WORTH_SHARING_BYTES:
-            share.share(folders.home() / "store/overlay", root / SNAPSHOTS)
         times = {**known.get("seconds", {}), names: round(time.monotonic() - started, 1)}
         folders.write_json(record, {"images": {**have, **wanted}, "seconds": times})
     return root
@@ -74,6 +66,7 @@ def _import(images: Sequence[Image], root: Path) -> dict[str, str]:
         CommandError: it failed, or an image is not whole afterwards.
     """
     with containerd.short_lived(root) as socket:
+        adopt.adopt(images, socket, root)
         containerd.load(images, socket)
         have = containerd.loaded(socket)
         _collect_garbage(socket)
@@ -107,13 +100,3 @@ def _clear_if_damaged(root: Path) -> None:
 def _collect_garbage(socket: Path) -> None:
     """Let containerd remove what no image needs any more, now: it removes synchronously with an image of that name."""
     containerd.ctr(socket, "images", "remove", "--sync", "localhost/nothing:none")
-
-
-def _drop_layers(root: Path) -> int:
-    freed = 0
-    for blob in (root / BLOBS).iterdir():
-        status = blob.stat()
-        if status.st_size > _KEPT_BYTES and status.st_blocks > 0:
-            delta.placeholder(blob, status.st_size)
-            freed += status.st_size
-    return freed
