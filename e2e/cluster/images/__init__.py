@@ -2,12 +2,12 @@
 
 ::
 
-    debootstrap -> base -> buildah build -> delta -> seed (a containerd root) -> links -> four nodes
-    Go programs ---------^                   \\---> a running node's containerd
+    debootstrap -> base -> buildah's store -- adopt --> seed (a containerd root) -- links --> four new nodes
+    Go programs ---------------^           \\-- delta --> a running node's containerd
 
-Three things keep a 5 GB image bearable. Nothing is built when the hash of a build's inputs is known. Only layers that a
-containerd lacks are sent to it. And all nodes of a new cluster share one unpacked copy: a *seed*, into which images are
-imported once, and which each node's root links to.
+Three things keep a 6 GB image bearable. Nothing is built when the hash of a build's inputs is known. All nodes of a new
+cluster share one unpacked copy: a *seed*, which is made of links to the builder's layers, and which each node's root
+links to. And a running containerd is sent only the layers that it lacks.
 
 While a cluster runs its nodes link to the seed, so that :func:`ensure_seed` and :func:`prune` are only for when none
 does; :func:`load_into_node` brings newer images to running nodes.
