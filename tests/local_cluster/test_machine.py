@@ -35,7 +35,7 @@ def test_too_little_disk_for_the_first_build_is_said_at_once(monkeypatch, tmp_pa
     monkeypatch.setenv("RLHF_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=3e9))
     with pytest.raises(
-        CannotRunHereError, match=r"^the first build needs 16 GB of free disk in .*, and 3 GB are: set RLHF"
+        CannotRunHereError, match=r"^the first build needs 25 GB of free disk in .*, and 3 GB are: set RLHF"
     ):
         need_space()
 
