@@ -1,12 +1,12 @@
 """The programs that come from the machine's own packages."""
 
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from e2e.cluster.errors import CannotRunHereError
+from e2e.cluster.paths import search_path
 from e2e.cluster.shell import run
 from e2e.cluster.steps import step
 
@@ -34,7 +34,7 @@ _POLICY = Path("/usr/sbin/policy-rc.d")
 
 def missing() -> list[str]:
     """The packages whose programs are not on this machine."""
-    found = [package for program, package in PACKAGE_OF.items() if shutil.which(program, path=_path()) is None]
+    found = [package for program, package in PACKAGE_OF.items() if shutil.which(program, path=search_path()) is None]
     if not any(Path(path).exists() for path in _CNI):
         found.append("containernetworking-plugins")
     return found
@@ -72,7 +72,3 @@ def _services_stay_off() -> Iterator[None]:
         yield
     finally:
         _POLICY.unlink()
-
-
-def _path() -> str:
-    return os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])

@@ -22,6 +22,11 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rlhf" / "cluster"
 
 
+def search_path() -> str:
+    """Where programs are looked for: a user's own path often lacks the folders of those that only root may use."""
+    return os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
+
+
 KIND = os.environ.get("PROVIDER", "local") == "kind"
 """Whether the cluster is one of kind, in Docker, and not what is made here."""
 KUBECONFIG = cache_folder() / "kind.kubeconfig" if KIND else STATE / "kubeconfig"

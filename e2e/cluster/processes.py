@@ -58,7 +58,7 @@ class Process:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env={"PATH": os.environ["PATH"], "HOME": "/root", "CGROUP_FOLDERS": folders, **self.env},
+                env={"PATH": paths.search_path(), "HOME": "/root", "CGROUP_FOLDERS": folders, **self.env},
                 cwd="/",
                 start_new_session=True,
             )

@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from e2e.cluster.errors import ClusterError, CommandError
+from e2e.cluster.paths import search_path
 
 _running: set[subprocess.Popen[str]] = set()
 
@@ -38,7 +39,7 @@ def run(
             stderr=subprocess.PIPE,
             text=True,
             errors="replace",
-            env={**os.environ, **(env or {})},
+            env={**os.environ, "PATH": search_path(), **(env or {})},
             cwd=cwd,
             start_new_session=True,  # so that all that it started can be ended with it
         )
