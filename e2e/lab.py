@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from e2e.cluster import kubectl
+from e2e.cluster.api import is_ready
 from e2e.cluster.config import ClusterConfig
 from e2e.cluster.errors import ClusterError, CommandError
 from e2e.cluster.faults import Faults
@@ -90,12 +91,6 @@ class Lab:
             return self.kubectl("get", "pods", "--output=wide")
         except ClusterError as error:
             return str(error)
-
-
-def is_ready(item: dict[str, Any], condition: str = "Ready") -> bool:
-    """Whether an object has a condition with status True."""
-    conditions = item.get("status", {}).get("conditions", [])
-    return any(found["type"] == condition and found["status"] == "True" for found in conditions)
 
 
 def _label(key: str) -> str:

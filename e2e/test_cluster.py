@@ -5,7 +5,6 @@ from pathlib import Path
 
 from e2e.cluster import api, builds, paths
 from e2e.cluster.config import GPU_RESOURCE, GPU_TAINT, POOL_LABEL, ClusterConfig
-from e2e.cluster.lifecycle import is_ready as node_is_ready
 from e2e.cluster.shell import run
 from e2e.lab import Lab
 from e2e.manifests import pod
@@ -17,7 +16,7 @@ def test_four_ready_nodes_in_three_pools_with_gpus_and_taints(cluster: ClusterCo
     assert sorted(pools) == ["cpu", "gpu-a", "gpu-a", "gpu-b"]
     for node in cluster.nodes:
         found = nodes[node.name]
-        assert node_is_ready(found)
+        assert api.is_ready(found)
         assert found["status"]["nodeInfo"]["kubeletVersion"] == builds.KUBERNETES_VERSION
         assert found["status"]["allocatable"].get(GPU_RESOURCE, "0") == str(node.gpus)
         taints = [{key: taint.get(key) for key in GPU_TAINT} for taint in found["spec"].get("taints", [])]

@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
+from e2e.cluster.api import is_ready
 from e2e.dump import dump
-from e2e.lab import Lab, is_ready
+from e2e.lab import Lab
 from e2e.manifests import pod
 
 

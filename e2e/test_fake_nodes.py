@@ -6,8 +6,9 @@ import pytest
 
 from e2e.cluster import builds
 from e2e.cluster.addons import kwok
+from e2e.cluster.api import is_ready
 from e2e.cluster.kubectl import apply
-from e2e.lab import Lab, is_ready
+from e2e.lab import Lab
 from e2e.manifests import pod
 
 COUNT = 20

@@ -4,9 +4,9 @@ import time
 from typing import Any
 
 from e2e.cluster import api
+from e2e.cluster.api import is_ready
 from e2e.cluster.config import GPU_RESOURCE
-from e2e.cluster.lifecycle import is_ready as node_is_ready
-from e2e.lab import Lab, is_ready
+from e2e.lab import Lab
 from e2e.manifests import pod, ray_cluster
 
 LOST_SECONDS = 100
@@ -19,11 +19,11 @@ def test_a_power_cut_ends_all_containers_at_once_and_the_node_returns(lab: Lab) 
     neighbour = _container(lab, "neighbour")
     with lab.faults.power_cut(name):
         assert not lab.faults.runs(name)
-        assert node_is_ready(api.nodes()[name]), "nobody can know yet"
-        lab.wait("the node counts as lost", lambda: not node_is_ready(api.nodes()[name]), timeout=LOST_SECONDS)
+        assert is_ready(api.nodes()[name]), "nobody can know yet"
+        lab.wait("the node counts as lost", lambda: not is_ready(api.nodes()[name]), timeout=LOST_SECONDS)
         lab.wait("its pod is not ready", lambda: not is_ready(lab.get("pod", "victim")), timeout=30)
     node = api.nodes()[name]
-    assert node_is_ready(node)
+    assert is_ready(node)
     assert node["status"]["allocatable"][GPU_RESOURCE] == "8"
     lab.wait("its pod runs again", lambda: is_ready(lab.get("pod", "victim")))
     assert _container(lab, "victim")["restartCount"] >= 1
@@ -36,9 +36,9 @@ def test_a_node_without_network_is_lost_and_its_containers_go_on(lab: Lab) -> No
     lab.run_pods(pod("victim", node=name))
     before = _container(lab, "victim")
     with lab.faults.network_cut(name):
-        lab.wait("the node counts as lost", lambda: not node_is_ready(api.nodes()[name]), timeout=LOST_SECONDS)
+        lab.wait("the node counts as lost", lambda: not is_ready(api.nodes()[name]), timeout=LOST_SECONDS)
         assert lab.faults.runs(name)
-    lab.wait("the node is back", lambda: node_is_ready(api.nodes()[name]), timeout=60)
+    lab.wait("the node is back", lambda: is_ready(api.nodes()[name]), timeout=60)
     lab.wait("its pod is ready again", lambda: is_ready(lab.get("pod", "victim")), timeout=60)
     assert _container(lab, "victim") == before
 

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from e2e.lab import Lab, is_ready
+from e2e.cluster.api import is_ready
+from e2e.lab import Lab
 from e2e.manifests import ray_cluster
 
 START_SECONDS = 300

@@ -47,6 +47,12 @@ def ready() -> bool:
         return False
 
 
+def is_ready(item: dict[str, Any], condition: str = "Ready") -> bool:
+    """Whether an object has a condition with status True."""
+    conditions = item.get("status", {}).get("conditions", [])
+    return any(found["type"] == condition and found["status"] == "True" for found in conditions)
+
+
 def nodes() -> dict[str, dict[str, Any]]:
     """All nodes by name."""
     return {node["metadata"]["name"]: node for node in call("/api/v1/nodes")["items"]}

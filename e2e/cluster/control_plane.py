@@ -35,7 +35,7 @@ def start_api_server() -> None:
     wait_ready([process])
 
 
-def wait_ready(parts: list[Process] | None = None) -> None:
+def wait_ready(parts: list[Process]) -> None:
     """Wait until the API server says that it is ready.
 
     Raises:

@@ -168,7 +168,7 @@ def wait_heartbeat(node: NodeConfig) -> Iterator[None]:
     def reported() -> bool:
         found = api.nodes()[node.name]
         beats = [c["lastHeartbeatTime"] for c in found["status"].get("conditions", []) if c["type"] == "Ready"]
-        return lifecycle.is_ready(found) and all(datetime.fromisoformat(beat) > started for beat in beats)
+        return api.is_ready(found) and all(datetime.fromisoformat(beat) > started for beat in beats)
 
     processes.wait_until(f"the kubelet of {node.name} reports again", reported, timeout=lifecycle.NODE_READY_SECONDS)
 

@@ -1,8 +1,8 @@
 """Bring the cluster up and down.
 
 Everything that a cluster leaves on the machine has a fixed name (namespaces and links ``rlhf-*``, the cgroup
-``rlhf-cluster``, one state folder), so that :func:`down` removes it whatever happened to the command that made it, and
-:func:`up` after a run that was killed half way simply starts over.
+``rlhf-cluster``, one state folder), so that :func:`remove_everything` finds it whatever happened to the command that
+made it, and `cluster-up` after a run that was killed half way simply starts over.
 """
 
 import fcntl
@@ -26,7 +26,7 @@ NODE_READY_SECONDS = 120
 
 def is_up() -> bool:
     """Whether a cluster was brought up here to the end, and its API server answers."""
-    return _CONFIG.exists() and api.ready()
+    return is_complete() and api.ready()
 
 
 def is_complete() -> bool:
@@ -52,7 +52,7 @@ def configuration() -> ClusterConfig:
     Raises:
         ClusterError: there is none.
     """
-    if not _CONFIG.exists():
+    if not is_complete():
         raise ClusterError("no cluster is up on this machine; `make cluster-up` starts one")
     return ClusterConfig.from_json(_CONFIG.read_text())
 
@@ -88,7 +88,7 @@ def start_machines(config: ClusterConfig) -> None:
         for node in config.nodes:
             equip(node)
     with step("wait until all nodes are Ready"):
-        wait_nodes("are Ready", config, is_ready)
+        wait_nodes("are Ready", config, api.is_ready)
 
 
 def wait_nodes(what: str, config: ClusterConfig, good: Callable[[dict[str, Any]], bool]) -> None:
@@ -121,12 +121,6 @@ def equip(node: NodeConfig) -> None:
             body={"status": {"capacity": count, "allocatable": count}},
             content_type="application/merge-patch+json",
         )
-
-
-def is_ready(node: dict[str, Any]) -> bool:
-    """Whether a Node object has the condition Ready."""
-    conditions = node.get("status", {}).get("conditions", [])
-    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
 
 
 def remove_everything() -> bool:

@@ -27,6 +27,14 @@ def search_path() -> str:
     return os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
 
 
+def write_whole(path: Path, text: str) -> None:
+    """Write a file so that a reader sees all of it or none, also when this process is killed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    unfinished.write_text(text)
+    unfinished.replace(path)
+
+
 KIND = os.environ.get("PROVIDER", "local") == "kind"
 """Whether the cluster is one of kind, in Docker, and not what is made here."""
 KUBECONFIG = cache_folder() / "kind.kubeconfig" if KIND else STATE / "kubeconfig"

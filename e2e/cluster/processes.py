@@ -92,14 +92,10 @@ class Process:
     def forget(self) -> None:
         """Stop it for good: it is no longer known."""
         self.stop()
-        (paths.STATE / "processes" / f"{self.name}.json").unlink(missing_ok=True)
+        _record(self.name).unlink(missing_ok=True)
 
     def _save(self) -> None:
-        folder = paths.STATE / "processes"
-        folder.mkdir(parents=True, exist_ok=True)
-        unfinished = folder / f".{self.name}"
-        unfinished.write_text(json.dumps(asdict(self), indent=1))
-        unfinished.replace(folder / f"{self.name}.json")
+        paths.write_whole(_record(self.name), json.dumps(asdict(self), indent=1))
 
 
 def find(name: str) -> Process:
@@ -108,10 +104,14 @@ def find(name: str) -> Process:
     Raises:
         ClusterError: none of that name was ever started in this cluster.
     """
-    record = paths.STATE / "processes" / f"{name}.json"
+    record = _record(name)
     if not record.exists():
         raise ClusterError(f'no process "{name}" was started here; is the cluster up? (`make cluster-status`)')
     return Process(**json.loads(record.read_text()))
+
+
+def _record(name: str) -> Path:
+    return paths.STATE / "processes" / f"{name}.json"
 
 
 def known() -> list[Process]:

@@ -61,7 +61,7 @@ def _nodes() -> Table:
     states = api.nodes()
     for node in _config().nodes:
         found = states.get(node.name, {})
-        ready = lifecycle.is_ready(found)
+        ready = api.is_ready(found)
         gpus = found.get("status", {}).get("allocatable", {}).get(GPU_RESOURCE, "0")
         memory = cgroups.memory(node.name) // MIB
         shown = _fault(node) or ("yes" if ready else "[red]no[/]")

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from e2e.cluster.addons.security import restricted
 from e2e.cluster.addons.waiting import Deployment
 from e2e.cluster.config import DNS_DOMAIN, DNS_SERVICE_ADDRESS, POOL_LABEL
 
@@ -109,13 +110,7 @@ def _deployment() -> dict[str, Any]:
             "failureThreshold": 5,
         },
         "readinessProbe": {"httpGet": {"path": "/ready", "port": 8181}, "periodSeconds": 1},
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"add": ["NET_BIND_SERVICE"], "drop": ["ALL"]},
-            "readOnlyRootFilesystem": True,
-            "runAsNonRoot": True,
-            "runAsUser": 65532,
-        },
+        "securityContext": restricted(add=["NET_BIND_SERVICE"]),
     }
     return {
         "apiVersion": "apps/v1",

@@ -2,12 +2,9 @@
 
 import copy
 import json
-import os
-import tempfile
-from pathlib import Path
 from typing import Any
 
-from e2e.cluster import api, builds, processes
+from e2e.cluster import api, builds, paths, processes
 from e2e.cluster.addons.waiting import Deployment, pods_of, wait_available
 from e2e.cluster.config import KubeRayConfig
 from e2e.cluster.errors import ClusterError
@@ -36,7 +33,7 @@ def rendered() -> list[dict[str, Any]]:
 
         text = run([program(), "kustomize", built.files("config") / "default"])
         objects = list(yaml.load_all(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
-        _write_whole(kept, json.dumps(objects))
+        paths.write_whole(kept, json.dumps(objects))
     found: list[dict[str, Any]] = json.loads(kept.read_text())
     return found
 
@@ -105,10 +102,3 @@ def _operator(deployment: dict[str, Any], options: KubeRayConfig) -> dict[str, A
         switch = {"name": "ENABLE_INIT_CONTAINER_INJECTION", "value": "false"}
         container["env"] = [*(container.get("env") or ()), switch]
     return changed
-
-
-def _write_whole(path: Path, text: str) -> None:
-    handle, unfinished = tempfile.mkstemp(dir=path.parent)
-    with os.fdopen(handle, "w") as file:
-        file.write(text)
-    Path(unfinished).replace(path)

@@ -8,7 +8,6 @@ from typing import Any
 from e2e.cluster import api, builds, paths, processes
 from e2e.cluster.config import GPU_RESOURCE, HUB_ADDRESS, POOL_LABEL
 from e2e.cluster.kubectl import kubectl
-from e2e.cluster.lifecycle import is_ready
 from e2e.cluster.network import HUB
 from e2e.cluster.processes import Process
 
@@ -69,7 +68,7 @@ def wait(count: int, *, timeout: float = READY_SECONDS) -> None:
     kwok = processes.find("kwok")
     processes.wait_until(
         f"{count} fake nodes are Ready",
-        lambda: sum(map(is_ready, api.call("/api/v1/nodes?labelSelector=type%3Dkwok")["items"])) >= count,
+        lambda: sum(map(api.is_ready, api.call("/api/v1/nodes?labelSelector=type%3Dkwok")["items"])) >= count,
         timeout=timeout,
         processes=[kwok],
     )

@@ -8,6 +8,7 @@ pod was placed; its object names that node, so that no pod can use it elsewhere,
 import json
 from typing import Any
 
+from e2e.cluster.addons.security import restricted
 from e2e.cluster.addons.waiting import Deployment
 from e2e.cluster.config import POOL_LABEL
 from e2e.cluster.nodes import SHARED_VOLUMES, VOLUMES
@@ -130,13 +131,7 @@ def _deployment() -> dict[str, Any]:
             {"name": "CONFIG_MOUNT_PATH", "value": "/etc/config/"},
         ],
         "volumeMounts": [{"name": "config", "mountPath": "/etc/config/"}],
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"]},
-            "readOnlyRootFilesystem": True,
-            "runAsNonRoot": True,
-            "runAsUser": 65532,
-        },
+        "securityContext": restricted(),
     }
     return {
         "apiVersion": "apps/v1",

@@ -15,7 +15,6 @@ from e2e.cluster.shell import run, succeeds
 NAMESPACE = "k8s.io"
 """Where a kubelet's containerd looks for images."""
 START_LIMIT_SECONDS = 60.0
-IMPORT_LIMIT_SECONDS = 1200
 
 
 def ctr(socket: Path, *words: str, namespace: str = NAMESPACE, timeout: float = 120) -> str:

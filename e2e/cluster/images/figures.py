@@ -18,7 +18,7 @@ class Figure:
 
 def figures() -> list[Figure]:
     """All images in the cache, by name."""
-    in_seed = set((folders.read_json(folders.home() / "seed.json") or {"images": {}})["images"].values())
+    in_seed = set(folders.in_seed().values())
     found = []
     for path in sorted(folders.records().glob("*.json")):
         if (record := folders.read_json(path)) is not None:
@@ -35,4 +35,4 @@ def figures() -> list[Figure]:
 
 def unpack_seconds() -> dict[str, float]:
     """How long each import into the seed took, by the names of its images."""
-    return dict((folders.read_json(folders.home() / "seed.json") or {}).get("seconds", {}))
+    return dict((folders.read_json(folders.seed_record()) or {}).get("seconds", {}))

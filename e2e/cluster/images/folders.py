@@ -33,6 +33,16 @@ def seed() -> Path:
     return home() / "seed"
 
 
+def seed_record() -> Path:
+    """What the seed holds; absent while that is not known to be whole."""
+    return home() / "seed.json"
+
+
+def in_seed() -> dict[str, str]:
+    """The digest of each image that the seed holds."""
+    return dict((read_json(seed_record()) or {}).get("images", {}))
+
+
 @contextmanager
 def locked(name: str) -> Iterator[None]:
     """Hold the lock of that name; the kernel frees it when the process ends, however it does.
@@ -72,10 +82,7 @@ def scratch(prefix: str) -> Iterator[Path]:
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
     """Write a small file so that a reader sees all of it or none."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-    unfinished.write_text(json.dumps(content, indent=1))
-    unfinished.replace(path)
+    paths.write_whole(path, json.dumps(content, indent=1))
 
 
 def read_json(path: Path) -> dict[str, Any] | None:

@@ -21,7 +21,7 @@ def prepare_node_root(root: Path, images: Sequence[Image]) -> None:
         ClusterError: the seed lacks one of ``images``.
     """
     seed = folders.seed()
-    known = (folders.read_json(folders.home() / "seed.json") or {"images": {}})["images"]
+    known = folders.in_seed()
     for image in images:
         if known.get(image.reference) != image.digest:
             raise ClusterError(f'the seed has no "{image.reference}" of this build: call `ensure_seed` first')

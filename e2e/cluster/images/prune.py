@@ -25,6 +25,6 @@ def prune() -> None:
             path.unlink()
     names = [name for name in buildah.images() if name.rpartition(":")[2] not in keep]
     buildah.remove(names)
-    known = (folders.read_json(folders.home() / "seed.json") or {"images": {}})["images"]
+    known = folders.in_seed()
     digests = {(folders.read_json(path) or {}).get("digest") for path in folders.records().glob("*.json")}
     seed.remove([reference for reference, digest in known.items() if digest not in digests])

@@ -24,7 +24,7 @@ DATABASES = (
 
 def have_been_unpacked() -> bool:
     """Whether there is a seed, so that at most what changed has to be built and unpacked."""
-    return (folders.home() / "seed.json").exists()
+    return folders.seed_record().exists()
 
 
 def ensure_seed(images: Sequence[Image]) -> Path:
@@ -33,7 +33,7 @@ def ensure_seed(images: Sequence[Image]) -> Path:
     Raises:
         CommandError: an import failed.
     """
-    root, record = folders.seed(), folders.home() / "seed.json"
+    root, record = folders.seed(), folders.seed_record()
     wanted = {image.reference: image.digest for image in images}
     with folders.locked("seed"):
         known = folders.read_json(record) or {}
@@ -78,7 +78,7 @@ def _import(images: Sequence[Image], root: Path) -> dict[str, str]:
 
 def remove(references: Sequence[str]) -> None:
     """Remove images from the seed, and all that only they needed. Only when no cluster runs."""
-    record = folders.home() / "seed.json"
+    record = folders.seed_record()
     with folders.locked("seed"):
         known = folders.read_json(record)
         gone = [name for name in references if known is not None and name in known["images"]]
