@@ -48,18 +48,21 @@ lint: $(VENV)/test.done $(VENV)/e2e.done $(VENV)/lint.done ## ruff, mypy, import
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/rlhf crd --check crds/rlhf.dev_rlhfjobs.yaml
+	@$(BIN)/python -m tests.golden --check
 
 format: $(VENV)/lint.done ## Let ruff rewrite the code
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-golden: $(VENV)/runtime.done ## Write the generated files anew
+golden: $(VENV)/test.done ## Write the generated files anew
 	@$(BIN)/rlhf crd --output crds/rlhf.dev_rlhfjobs.yaml
+	@$(BIN)/python -m tests.golden
 
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --custom-compile-command "make lock"
 lock: $(VENV)/uv.done ## Renew the pinned requirement files
 	@$(LOCK) $(LOCK_ARGS) pyproject.toml --extra runtime -o requirements/runtime.txt
-	@$(LOCK) $(LOCK_ARGS) --group test -c requirements/runtime.txt -o requirements/test.txt
+	@$(LOCK) $(LOCK_ARGS) pyproject.toml --extra operator -c requirements/runtime.txt -o requirements/operator.txt
+	@$(LOCK) $(LOCK_ARGS) --group test -c requirements/runtime.txt -c requirements/operator.txt -o requirements/test.txt
 	@$(LOCK) $(LOCK_ARGS) pyproject.toml --group e2e -c requirements/runtime.txt -c requirements/test.txt -o requirements/e2e.txt
 	@$(LOCK) $(LOCK_ARGS) --group lint -c requirements/runtime.txt -c requirements/test.txt -o requirements/lint.txt
 
@@ -80,9 +83,9 @@ $(VENV)/runtime.done: $(VENV)/uv.done requirements/runtime.txt pyproject.toml
 	@$(INSTALL) --no-deps -e .
 	@touch $@
 
-$(VENV)/test.done: $(VENV)/runtime.done requirements/test.txt
-	@echo "Installing the test tools ..."
-	@$(INSTALL) --require-hashes -r requirements/test.txt
+$(VENV)/test.done: $(VENV)/runtime.done requirements/operator.txt requirements/test.txt
+	@echo "Installing the operator's packages and the test tools ..."
+	@$(INSTALL) --require-hashes -r requirements/operator.txt -r requirements/test.txt
 	@touch $@
 
 $(VENV)/e2e.done: $(VENV)/uv.done requirements/e2e.txt

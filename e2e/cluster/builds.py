@@ -23,7 +23,9 @@ KUBERNETES_VERSION = "v1.37.2"
 KUBERAY_VERSION = "v1.5.0"
 HELM_VERSION = "v4.3.1"
 BUILD_LIMIT_SECONDS = 3600
-_SETTINGS = {"CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly -buildvcs=false -trimpath", "GOWORK": "off"}
+# Without the compiler's debugging tables, which the linker would drop, a tenth of the time is saved.
+_FLAGS = "-mod=readonly -buildvcs=false -trimpath -gcflags=all=-dwarf=false"
+_SETTINGS = {"CGO_ENABLED": "0", "GOFLAGS": _FLAGS, "GOWORK": "off"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +68,7 @@ HELM = Family(
     packages={"helm": "helm.sh/helm/v4/cmd/helm"},
     ldflags=f"-X helm.sh/helm/v4/internal/version.version={HELM_VERSION}",
 )
-COREDNS = Family(name="coredns", packages={"coredns": "github.com/coredns/coredns"})
+COREDNS = Family(name="coredns", packages={"coredns": "."})
 LOCAL_PATH = Family(name="local-path", packages={"local-path-provisioner": "github.com/rancher/local-path-provisioner"})
 KUBE_ROUTER = Family(
     name="kube-router", packages={"kube-router": "github.com/cloudnativelabs/kube-router/v2/cmd/kube-router"}
@@ -127,17 +129,14 @@ def build(family: Family) -> Built:
 
 def _build_into(folder: Path, family: Family) -> None:
     module = PROGRAMS / family.name
+    programs = folder / "bin"
+    programs.mkdir()
+    # All in one command, so that a second processor compiles while the first links.
+    flags = ["-ldflags", f"-s -w {family.ldflags}", "-o", str(programs)]
+    run(["go", "build", *flags, *family.packages.values()], cwd=module, env=_environment(), timeout=BUILD_LIMIT_SECONDS)
     for name, package in family.packages.items():
-        argv: list[str | Path] = [
-            "go",
-            "build",
-            "-ldflags",
-            f"-s -w {family.ldflags}",
-            "-o",
-            folder / "bin" / name,
-            package,
-        ]
-        run(argv, cwd=module, env=_environment(), timeout=BUILD_LIMIT_SECONDS)
+        if package != ".":  # Go calls that one after the module, and so do we
+            (programs / Path(package).name).rename(programs / name)
     for name in family.files:
         source = run(["go", "list", "-m", "-f", "{{.Dir}}", family.module], cwd=module, env=_environment()).strip()
         shutil.copytree(Path(source) / name, folder / "files" / name, copy_function=shutil.copyfile)

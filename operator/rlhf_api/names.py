@@ -20,6 +20,17 @@ ROLE_LABEL = f"{GROUP}/role"
 ATTEMPT_LABEL = f"{GROUP}/attempt"
 COMPONENT_LABEL = f"{GROUP}/component"
 SPEC_HASH_ANNOTATION = f"{GROUP}/spec-hash"
+"""Of what the user wrote for a child; what a new version of the operator would render from it does not matter."""
+RESTART_ANNOTATION = f"{GROUP}/restart"
+"""On an RLHFJob: `ROLE=ANYTHING[,ROLE=...]`; a role is restarted whenever its text here changes."""
+
+HEAD_COMPONENT = "head"
+ROLE_COMPONENT = "role"
+CONTROLLER_COMPONENT = "controller"
+"""The values of `COMPONENT_LABEL` on pods."""
+
+RAY_CLUSTER_LABEL = "ray.io/cluster"
+RAY_GROUP_LABEL = "ray.io/group"
 
 
 def is_dns_1035(name: str) -> bool:
@@ -45,6 +56,21 @@ def token_secret(job: str) -> str:
 def runtime_config(job: str) -> str:
     """The name of the ConfigMap that holds the runtime's configuration."""
     return f"{job}-config"
+
+
+def state_claim(job: str) -> str:
+    """The name of the claim that the operator makes for a job whose manifest names no place for its state."""
+    return f"{job}-state"
+
+
+def network_policy(job: str) -> str:
+    """The name of the job's NetworkPolicy, and of its PodMonitor."""
+    return job
+
+
+def head_service(job: str) -> str:
+    """The name of the Service that KubeRay makes for the head."""
+    return f"{ray_cluster(job)}-head-svc"
 
 
 def ray_resource(role: str) -> str:

@@ -60,7 +60,7 @@ def test_our_pods_stay_off_fake_nodes():
 )
 def test_versions_that_are_told_are_those_that_are_built(folder, module, version):
     text = (builds.PROGRAMS / folder / "go.mod").read_text()
-    assert re.findall(rf"^\s*{re.escape(module)} (\S+)", text, re.MULTILINE) == [version]
+    assert re.findall(rf"^(?:require)?\s*{re.escape(module)} (\S+)", text, re.MULTILINE) == [version]
 
 
 def test_programs_are_only_those_that_the_options_need():

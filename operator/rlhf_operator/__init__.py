@@ -1,0 +1,1 @@
+"""The operator: reconciles RLHFJobs into RayClusters with one worker group per role."""

@@ -1,0 +1,1 @@
+"""Pure: the Kubernetes objects of a job, rendered from its types."""
