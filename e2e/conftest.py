@@ -86,7 +86,7 @@ def _bring_up() -> bool:
             kind.up()
         else:
             up(lifecycle.configuration() if already else ClusterConfig())
-    _refuse_other_clusters()
+    refuse_other_clusters()
     return not already
 
 
@@ -103,7 +103,8 @@ def _take_down() -> None:
     assert lifecycle.leftovers() == []
 
 
-def _refuse_other_clusters() -> None:
+def refuse_other_clusters() -> None:
+    """End the whole run if kubectl would talk to a cluster that was not made here."""
     context = kubectl("config", "current-context").strip()
     if context != paths.CONTEXT:
         pytest.exit(f'the kube context is "{context}", not "{paths.CONTEXT}": tests run only on a cluster made here')

@@ -3,6 +3,9 @@
 import json
 from pathlib import Path
 
+import pytest
+
+from e2e import conftest
 from e2e.cluster import api, builds, paths
 from e2e.cluster.config import GPU_RESOURCE, GPU_TAINT, POOL_LABEL, ClusterConfig
 from e2e.cluster.shell import run
@@ -98,3 +101,13 @@ def _unschedulable(lab: Lab, name: str) -> str:
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
             return str(condition["message"])
     return ""
+
+
+def test_a_cluster_that_was_not_made_here_is_refused(
+    cluster: ClusterConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    somebodys = tmp_path / "kubeconfig"
+    somebodys.write_text(paths.KUBECONFIG.read_text().replace(paths.CONTEXT, "production"))
+    monkeypatch.setattr(paths, "KUBECONFIG", somebodys)
+    with pytest.raises(pytest.exit.Exception, match='the kube context is "production", not "rlhf-cluster"'):
+        conftest.refuse_other_clusters()
