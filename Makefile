@@ -48,6 +48,7 @@ lint: $(VENV)/test.done $(VENV)/e2e.done $(VENV)/lint.done ## ruff, mypy, import
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/rlhf crd --check crds/rlhf.dev_rlhfjobs.yaml
+	@$(BIN)/python -m tests.chart.crd_template --check
 	@$(BIN)/python -m tests.golden --check
 
 format: $(VENV)/lint.done ## Let ruff rewrite the code
@@ -56,6 +57,7 @@ format: $(VENV)/lint.done ## Let ruff rewrite the code
 
 golden: $(VENV)/test.done ## Write the generated files anew
 	@$(BIN)/rlhf crd --output crds/rlhf.dev_rlhfjobs.yaml
+	@$(BIN)/python -m tests.chart.crd_template
 	@$(BIN)/python -m tests.golden
 
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --custom-compile-command "make lock"

@@ -44,7 +44,7 @@ def test_nothing_is_added_from_a_url(path: Path) -> None:
 def test_a_changed_file_of_ours_leaves_the_layers_of_the_dependencies_as_they_are(path: Path) -> None:
     steps = [f"{word} {rest}" for word, rest in instructions(path)]
     ours = steps.index("COPY . /opt/rlhf/src")
-    dependencies = next(i for i, step in enumerate(steps) if "/runtime.txt" in step and step.startswith("COPY"))
+    dependencies = next(i for i, step in enumerate(steps) if step.startswith("COPY requirements/"))
 
     assert dependencies < ours
     assert [step.split()[0] for step in steps[ours + 1 :]] == ["RUN", "USER"]
@@ -58,8 +58,11 @@ def test_all_python_code_is_compiled(path: Path) -> None:
     assert all("--compile-bytecode" in rest or "compileall" in rest for rest in installs)
 
 
-def test_the_large_layer_is_installed_from_the_lock_file_by_hash() -> None:
-    assert any("--require-hashes" in rest for _, rest in instructions(OURS["worker"]))
+@pytest.mark.parametrize("path", OURS.values(), ids=OURS)
+def test_the_dependencies_are_installed_from_a_lock_file_by_hash(path: Path) -> None:
+    lock_file = next(rest for word, rest in instructions(path) if rest.startswith("requirements/")).split()[1]
+
+    assert any(f"--require-hashes -r {lock_file}" in rest for _, rest in instructions(path))
 
 
 @pytest.mark.parametrize("path", OURS.values(), ids=OURS)

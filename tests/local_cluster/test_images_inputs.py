@@ -67,7 +67,8 @@ def test_the_two_images_are_told_apart(clone: Path) -> None:
 def test_what_the_wheel_is_built_from_is_let_through() -> None:
     names = {str(path.relative_to(paths.PROJECT)) for path in inputs.context_files(paths.PROJECT)}
 
-    assert {"pyproject.toml", "README.md", "LICENSE", "requirements/runtime.txt"} <= names
+    assert {"pyproject.toml", "README.md", "LICENSE"} <= names
+    assert {"requirements/runtime.txt", "requirements/operator.txt"} <= names
     assert {"operator/rlhf_api/__init__.py", "operator/rlhf_cli/main.py", "runtime/rlhf_runtime/__init__.py"} <= names
     assert not [name for name in names if "__pycache__" in name or name.startswith(("tests", "e2e", ".git"))]
 
