@@ -27,6 +27,13 @@ _COLUMNS = (
     ("Restarts", "integer", ".status.restarts", "Counted restarts of all roles together."),
     ("Age", "date", ".metadata.creationTimestamp", "Time since the job was created."),
 )
+_WIDE_COLUMNS = (
+    ("Steps", "integer", ".spec.algorithm.totalSteps", "Steps after which the job is complete."),
+    ("Evaluation", "string", ".status.progress.evaluation", "Accuracy on the held-out problems."),
+    ("Snapshot", "integer", ".status.progress.snapshotStep", "The step of the newest snapshot."),
+    ("Failure", "string", '.status.conditions[?(@.type=="Failed")].reason', "Why the job failed."),
+)
+"""These are there with `kubectl get --output=wide`."""
 
 
 def crd() -> Schema:
@@ -52,8 +59,8 @@ def crd() -> Schema:
                     "served": True,
                     "storage": True,
                     "additionalPrinterColumns": [
-                        {"name": name, "type": kind, "jsonPath": path, "description": description}
-                        for name, kind, path, description in _COLUMNS
+                        *(_column(*column) for column in _COLUMNS),
+                        *(_column(*column) | {"priority": 1} for column in _WIDE_COLUMNS),
                     ],
                     "schema": {"openAPIV3Schema": root_schema()},
                     "subresources": {"status": {}},
@@ -61,6 +68,10 @@ def crd() -> Schema:
             ],
         },
     }
+
+
+def _column(name: str, kind: str, path: str, description: str) -> Schema:
+    return {"name": name, "type": kind, "jsonPath": path, "description": description}
 
 
 def render() -> str:

@@ -65,3 +65,6 @@ RESERVED_VARIABLES = (
     "RAY_AUTH_TOKEN",
 )
 """What a user's `env` cannot set, since the job would not work."""
+
+RESERVED_MOUNTS = ("/rlhf", "/dev/shm", "/etc/rlhf", "/var/run/secrets")
+"""Where a user's volume cannot be mounted, nor around or within: the job's own mounts are there."""

@@ -31,13 +31,18 @@ def broken_rules(model: ApiModel, path: Path = ()) -> Iterator[FieldError]:
 
 
 def check_update(old: ApiModel, new: ApiModel, path: Path = ()) -> Iterator[FieldError]:
-    """Every immutable field that differs between two versions of one object."""
+    """Everything that an update from one version of an object to another would be refused for."""
+    refused: set[Path] = set()
+    for change in new.transitions:
+        if not change.holds(old, new):
+            refused.add(change.path)
+            yield FieldError(path=path + change.path, message=change.message)
     for name, field in type(new).model_fields.items():
         before, after = getattr(old, name), getattr(new, name)
         where = (*path, field.alias or name)
-        if where[-1] in new.immutable and before != after:
-            yield FieldError(path=where, message=f"`{where[-1]}` is immutable")
-        elif isinstance(before, ApiModel) and isinstance(after, ApiModel):
+        if where[-1:] in refused and not isinstance(after, tuple):
+            continue
+        if isinstance(before, ApiModel) and isinstance(after, ApiModel):
             yield from check_update(before, after, where)
         elif isinstance(after, tuple) and (keys := _list_map_keys(field)):
             earlier = {_key(item, keys): item for item in before}

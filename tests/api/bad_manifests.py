@@ -334,6 +334,84 @@ BAD = (
         "spec.env[0].valueFrom",
         "exactly one of",
     ),
+    _bad(
+        "a variable that the operator sets",
+        {"spec.env": [{"name": "RAY_ADDRESS", "value": "auto"}]},
+        "spec.env[0].name",
+        "must not be one of RLHF_JOB",
+    ),
+    _bad(
+        "a variable of a role that the operator sets",
+        {"spec.roles[1].pod": {"env": [{"name": "A", "value": "1"}, {"name": "RLHF_STATE", "value": "/tmp"}]}},
+        "spec.roles[1].pod.env[1].name",
+        "which the operator sets",
+    ),
+    _bad(
+        "a volume over the state",
+        {"spec.volumes": [{"name": "d", "mountPath": "/rlhf", "emptyDir": {}}]},
+        "spec.volumes[0].mountPath",
+        "must not be, hold or lie in one of /rlhf, /dev/shm",
+    ),
+    _bad(
+        "a volume that hides the job's file",
+        {"spec.controller.pod": {"volumes": [{"name": "d", "mountPath": "/etc", "configMap": {"name": "c"}}]}},
+        "spec.controller.pod.volumes[0].mountPath",
+        "which the job mounts itself",
+    ),
+    _bad(
+        "shared memory as a volume",
+        {"spec.roles[0].pod": {"volumes": [{"name": "d", "mountPath": "/dev/shm/", "emptyDir": {"medium": "Memory"}}]}},
+        "spec.roles[0].pod.volumes[0].mountPath",
+        "which the job mounts itself",
+    ),
+    _bad(
+        "a cache among the secrets",
+        {"spec.cacheVolume": {"mountPath": "/var/run/secrets/cache", "emptyDir": {}}},
+        "spec.cacheVolume.mountPath",
+        "which the job mounts itself",
+    ),
+    _bad(
+        "two volumes at one place",
+        {
+            "spec.volumes": [
+                {"name": "a", "mountPath": "/d", "emptyDir": {}},
+                {"name": "b", "mountPath": "/d", "emptyDir": {}},
+            ]
+        },
+        "spec.volumes[1].mountPath",
+        "must be unique among `volumes` and `cacheVolume`",
+    ),
+    _bad(
+        "a volume at the cache's place",
+        {
+            "spec.cacheVolume": {"emptyDir": {}},
+            "spec.volumes": [{"name": "a", "mountPath": "/cache", "emptyDir": {}}],
+        },
+        "spec.volumes[0].mountPath",
+        "must be unique among `volumes` and `cacheVolume`",
+    ),
+    _bad(
+        "two volumes of one role at one place",
+        {
+            "spec.roles[0].pod": {
+                "volumes": [
+                    {"name": "a", "mountPath": "/d", "emptyDir": {}},
+                    {"name": "b", "mountPath": "/d", "emptyDir": {}},
+                ]
+            }
+        },
+        "spec.roles[0].pod.volumes",
+        "must be unique among `volumes`",
+    ),
+    _bad(
+        "a volume of a role with the name of one of the job",
+        {
+            "spec.volumes": [{"name": "a", "mountPath": "/d", "emptyDir": {}}],
+            "spec.roles[0].pod": {"volumes": [{"name": "a", "mountPath": "/e", "emptyDir": {}}]},
+        },
+        "spec.roles[0].pod.volumes[0]",
+        "must have other names and mount paths",
+    ),
     _bad("variables from nowhere", {"spec.envFrom": [{"prefix": "A_"}]}, "spec.envFrom[0]", "exactly one of"),
     _bad(
         "a reason given twice",

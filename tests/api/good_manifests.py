@@ -98,6 +98,22 @@ GOOD = (
         },
     ),
     Case(
+        id="mount paths that only look like those of the job, and volumes of one role beside those of all",
+        set={
+            "spec.volumes": [
+                {"name": "a", "mountPath": "/rlhf-data", "emptyDir": {}},
+                {"name": "b", "mountPath": "/etc/rlhf.d", "emptyDir": {}},
+                {"name": "c", "mountPath": "/var/data", "emptyDir": {}},
+            ],
+            "spec.roles[0].pod": {"volumes": [{"name": "d", "mountPath": "/dev/shmem", "emptyDir": {}}]},
+            "spec.roles[1].pod": {"volumes": [{"name": "d", "mountPath": "/dev/shmem", "emptyDir": {}}]},
+        },
+    ),
+    Case(
+        id="variables that only look like those of the operator",
+        set={"spec.env": [{"name": "RLHF_ROLES", "value": "x"}, {"name": "HF_HOME", "value": "/hub"}]},
+    ),
+    Case(
         id="a model and data of the Hugging Face hub",
         set={
             "spec.model": {"huggingFace": {"id": "Qwen/Qwen3-0.6B"}},

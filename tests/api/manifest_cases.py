@@ -98,9 +98,22 @@ SCORER = {"name": "scorer", "type": "Rule"}
 
 @dataclass(frozen=True, kw_only=True)
 class UpdateCase:
-    """A change of a living object; `want_field` is empty when it is allowed."""
+    """A change of a living object.
+
+    Attributes:
+        id: A sentence.
+        set: What changes, as in a `Case`.
+        base: The object as it was.
+        want_field: The field that must be named; empty when the change is allowed.
+        want_too: Fields that cannot but be named beside it.
+    """
 
     id: str
     set: dict[str, Any]
     base: dict[str, Any] = field(default_factory=lambda: PPO)
     want_field: str = ""
+    want_too: tuple[str, ...] = ()
+
+    @property
+    def changed(self) -> dict[str, Any]:
+        return edited(self.base, self.set)

@@ -49,7 +49,7 @@ def test_kubectl_get_fits_120_columns() -> None:
         "Age": len("364d23h"),
     }
     (version,) = crd.crd()["spec"]["versions"]
-    columns = [column["name"] for column in version["additionalPrinterColumns"]]
+    columns = [column["name"] for column in version["additionalPrinterColumns"] if not column.get("priority")]
     assert columns == list(widest)
     gap = 3
     widths = [MAX_JOB_NAME_LENGTH, *(max(len(name), widest[name]) for name in columns)]
@@ -76,8 +76,35 @@ def test_says(path: str, key: str, want: Any) -> None:
     assert at(path).get(key) == want
 
 
-def test_every_immutable_field_says_so() -> None:
-    rules = at("spec.roles[]")["x-kubernetes-validations"]
-    (rule,) = [rule for rule in rules if rule["message"] == "`type` is immutable"]
-    assert rule["fieldPath"] == ".type"
-    assert "oldSelf.type" in rule["rule"]
+def test_columns_show_fields_that_exist() -> None:
+    (version,) = crd.crd()["spec"]["versions"]
+    for column in version["additionalPrinterColumns"]:
+        path = column["jsonPath"].removeprefix(".").replace('[?(@.type=="Failed")]', "[]")
+        assert path == "metadata.creationTimestamp" or at(path)["type"] == column["type"], path
+
+
+def immutable_fields(schema: Any) -> set[str]:
+    return {
+        rule["fieldPath"].removeprefix(".")
+        for rule in schema.get("x-kubernetes-validations", ())
+        if "oldSelf" in rule["rule"] and "immutable" in rule["message"]
+    }
+
+
+@pytest.mark.parametrize(
+    ("path", "changeable"),
+    [
+        ("spec.algorithm", {"totalSteps", "evaluation"}),
+        (
+            "spec.roles[]",
+            {"name", "replicas", "resources", "nodePool", "image", "pod", "restartPolicy"},
+        ),
+        ("spec.state", {"snapshotEverySteps", "keep"}),
+    ],
+)
+def test_only_these_can_be_changed(path: str, changeable: set[str]) -> None:
+    assert set(at(path)["properties"]) - immutable_fields(at(path)) == changeable
+
+
+def test_the_set_of_roles_the_model_and_the_data_cannot_be_changed() -> None:
+    assert immutable_fields(at("spec")) == {"roles", "model", "data", "managedBy"}

@@ -1,5 +1,6 @@
 """What reviewers of Kubernetes APIs look for, checked over the whole schema."""
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,6 +11,10 @@ from rlhf_api import crd
 Schema = dict[str, Any]
 
 FREE_MAPS = ("labels", "annotations", "nodeSelector", "arguments", "parameters", "extended")
+CEL_WORDS = (
+    "true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if", "import",
+    "let", "loop", "package", "namespace", "return", "var", "void", "while",
+)  # fmt: skip
 ORDERED_OBJECT_LISTS = ("rules", "tolerations", "envFrom")
 
 
@@ -120,6 +125,8 @@ def test_rules_point_at_fields_that_exist_and_say_what_must_be() -> None:
     for path, schema in walk(ROOT):
         for rule in schema.get("x-kubernetes-validations", ()):
             target = schema
+            # CEL reads a field whose name is one of its own words only with underscores around it.
+            assert not re.search(rf"\.({'|'.join(CEL_WORDS)})\b", rule["rule"]), f"{path}: {rule['rule']}"
             for part in rule.get("fieldPath", "").split(".")[1:]:
                 assert part in target["properties"], f"{path}: {rule['fieldPath']}"
                 target = target["properties"][part]

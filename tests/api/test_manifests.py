@@ -43,11 +43,19 @@ def test_one_mistake_gives_one_message(case: Case) -> None:
 def test_judges_a_change(case: UpdateCase) -> None:
     old = load_job(Case(id="before", base=case.base).text, source="old.yaml")
     new = load_job(Case(id="after", base=case.base, set=case.set).text, source="new.yaml")
-    assert [error.field for error in check_update(old, new)] == ([case.want_field] if case.want_field else [])
+    want = [case.want_field, *case.want_too] if case.want_field else []
+    assert [error.field for error in check_update(old, new)] == want
+
+
+@pytest.mark.parametrize("case", [case for case in UPDATES if case.want_field], ids=lambda case: case.id)
+def test_a_refused_change_is_told_what_to_do_instead(case: UpdateCase) -> None:
+    old = load_job(Case(id="before", base=case.base).text, source="old.yaml")
+    new = load_job(Case(id="after", base=case.base, set=case.set).text, source="new.yaml")
+    assert all("immutable" in str(error) and "make another job" in str(error) for error in check_update(old, new))
 
 
 def test_case_ids_are_unique() -> None:
-    ids = [case.id for case in (*GOOD, *BAD)]
+    ids = [case.id for case in (*GOOD, *BAD, *UPDATES)]
     assert len(ids) == len(set(ids))
 
 

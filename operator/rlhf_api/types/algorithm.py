@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from rlhf_api.enums import AlgorithmName, Schedule
-from rlhf_api.types.base import ApiModel, Rule
+from rlhf_api.types.base import ApiModel, Rule, Transition, immutable
 from rlhf_api.types.scalars import IMPORT_PATH, LearningRate, Parameters
 
 MAX_STEPS = 999_999
@@ -149,7 +149,9 @@ class Algorithm(ApiModel):
         default=None, description="The control flow to run; only and always with `name` Custom."
     )
 
-    immutable: ClassVar[tuple[str, ...]] = ("name",)
+    transitions: ClassVar[tuple[Transition, ...]] = immutable(
+        "name", "seed", "schedule", "generation", "ppo", "grpo", "custom"
+    )
     invariants: ClassVar[tuple[Rule, ...]] = (
         Rule(
             cel="self.name == 'PPO' || !has(self.ppo)",

@@ -1,7 +1,8 @@
 """What every model of the API shares: how it is read, and its rules.
 
 A cross-field rule is written once, beside the model it belongs to, as CEL for the API server and as Python
-for the offline check. `x-kubernetes-validations` in the CRD and `rlhf_api.rules` read that one table.
+for the offline check; so is a rule about an update. `x-kubernetes-validations` in the CRD and `rlhf_api.rules`
+read that one table.
 """
 
 from collections.abc import Callable, Iterable
@@ -41,6 +42,44 @@ class Rule:
         return sharper or [tuple(self.field.split(".")) if self.field else ()]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transition:
+    """One rule about an update of one model; the first create is always free.
+
+    Attributes:
+        cel: The rule for the API server; `oldSelf` is the model as it was, `self` as it is to be.
+        message: What is refused and why; both sides print it.
+        holds: The same rule over the parsed models, the old one first.
+        field: The field that an error points at, as in `Rule`.
+    """
+
+    cel: str
+    message: str
+    holds: Callable[[Any, Any], bool]
+    field: str
+
+    @property
+    def path(self) -> Path:
+        """The field as a path relative to the model."""
+        return tuple(self.field.split("."))
+
+
+def immutable(*fields: str) -> tuple[Transition, ...]:
+    """Rules that an update must leave these fields as they are."""
+    return tuple(_immutable(field) for field in fields)
+
+
+def _immutable(field: str) -> Transition:
+    name = to_camel(field)
+    new, old = f"self.{name}", f"oldSelf.{name}"
+    return Transition(
+        cel=f"has({new}) == has({old}) && (!has({new}) || {new} == {old})",
+        message=f"`{name}` is immutable; make another job to have it otherwise",
+        field=name,
+        holds=lambda before, after: getattr(before, field) == getattr(after, field),
+    )
+
+
 def one_of(*fields: str, optional: bool = False) -> Rule:
     """A rule that one of some fields is set, or at most one of them when `optional`."""
     count = " + ".join(f"(has(self.{to_camel(field)}) ? 1 : 0)" for field in fields)
@@ -64,10 +103,8 @@ def _extend_schema(schema: dict[str, Any], model: type[BaseModel]) -> None:
         validations.append({"rule": rule.cel, "message": rule.message})
         if rule.field:
             validations[-1]["fieldPath"] = f".{rule.field}"
-    for name in model.immutable:
-        old, new = f"oldSelf.{name}", f"self.{name}"
-        cel = f"has({new}) == has({old}) && (!has({new}) || {new} == {old})"
-        validations.append({"rule": cel, "message": f"`{name}` is immutable", "fieldPath": f".{name}"})
+    for change in model.transitions:
+        validations.append({"rule": change.cel, "message": change.message, "fieldPath": f".{change.field}"})
     if validations:
         schema["x-kubernetes-validations"] = validations
 
@@ -80,7 +117,7 @@ class ApiModel(BaseModel):
 
     Attributes:
         invariants: The rules between the fields of this model.
-        immutable: The fields, in camelCase, that an update must leave as they are.
+        transitions: The rules about an update of this model.
     """
 
     model_config = ConfigDict(
@@ -94,7 +131,7 @@ class ApiModel(BaseModel):
     )
 
     invariants: ClassVar[tuple[Rule, ...]] = ()
-    immutable: ClassVar[tuple[str, ...]] = ()
+    transitions: ClassVar[tuple[Transition, ...]] = ()
 
 
 def list_map(*keys: str) -> dict[str, JsonValue]:

@@ -1,10 +1,14 @@
 """What a container is given: image, environment and volumes, with secrets by reference only."""
 
+import re
+from collections.abc import Iterable
+from pathlib import PurePosixPath
 from typing import Annotated, ClassVar
 
 from pydantic import Field
 
 from rlhf_api.enums import ImagePullPolicy
+from rlhf_api.in_pod import RESERVED_MOUNTS, RESERVED_VARIABLES
 from rlhf_api.types.base import ATOMIC, LIST_SET, ApiModel, Rule, list_map, one_of
 from rlhf_api.types.scalars import (
     ENV_NAME,
@@ -58,7 +62,15 @@ class EnvVar(ApiModel):
     value: LongText | None = Field(default=None, description="Its value; secrets belong in `valueFrom`.")
     value_from: EnvSource | None = Field(default=None, description="Where its value comes from.")
 
-    invariants: ClassVar[tuple[Rule, ...]] = (one_of("value", "value_from", optional=True),)
+    invariants: ClassVar[tuple[Rule, ...]] = (
+        one_of("value", "value_from", optional=True),
+        Rule(
+            cel=f"!(self.name in {list(RESERVED_VARIABLES)})",
+            message=f"must not be one of {', '.join(RESERVED_VARIABLES)}, which the operator sets",
+            field="name",
+            holds=lambda self: self.name not in RESERVED_VARIABLES,
+        ),
+    )
 
 
 class ObjectReference(ApiModel):
@@ -118,12 +130,33 @@ class VolumeSource(ApiModel):
     )
 
 
+def _around_or_within(mounts: Iterable[str]) -> str:
+    """A pattern of every path that is one of these mounts, holds one or lies in one."""
+    around = sorted({str(parent) for mount in mounts for parent in PurePosixPath(mount).parents})
+    return f"/*({_any_of(around)})/*|/+({_any_of(mounts)})(/.*)?"
+
+
+def _any_of(paths: Iterable[str]) -> str:
+    return "|".join(path.strip("/").replace("/", "/+") for path in paths)
+
+
+_TAKEN = re.compile(_around_or_within(RESERVED_MOUNTS))
+_FREE_MOUNT_PATH = Rule(
+    cel=f"!self.mountPath.matches('^({_TAKEN.pattern})$')",
+    message=f"must not be, hold or lie in one of {', '.join(RESERVED_MOUNTS)}, which the job mounts itself",
+    field="mountPath",
+    holds=lambda self: _TAKEN.fullmatch(self.mount_path) is None,
+)
+
+
 class Volume(VolumeSource):
     """A volume and where it is mounted."""
 
     name: Name = Field(description="The name of the volume, unique in its list.")
     mount_path: AbsolutePath = Field(description="Where the container sees it.")
     sub_path: RelativePath | None = Field(default=None, description="The folder in the volume to mount.")
+
+    invariants: ClassVar[tuple[Rule, ...]] = (*VolumeSource.invariants, _FREE_MOUNT_PATH)
 
 
 Volumes = Annotated[tuple[Volume, ...], Field(max_length=32, json_schema_extra=list_map("name"))]
@@ -133,3 +166,5 @@ class CacheVolume(VolumeSource):
     """Where downloaded weights are kept; without it each restart downloads them again."""
 
     mount_path: AbsolutePath = Field(default="/cache", description="Where the container sees it.")
+
+    invariants: ClassVar[tuple[Rule, ...]] = (*VolumeSource.invariants, _FREE_MOUNT_PATH)

@@ -10,7 +10,7 @@ from rlhf_api.enums import AlgorithmName, RoleType
 from rlhf_api.errors import Path
 from rlhf_api.names import DNS_1035_PATTERN, MAX_JOB_AND_ROLE_NAME_LENGTH, MAX_JOB_NAME_LENGTH
 from rlhf_api.types.algorithm import Algorithm
-from rlhf_api.types.base import ApiModel, Rule, list_map
+from rlhf_api.types.base import ApiModel, Rule, Transition, immutable, list_map
 from rlhf_api.types.container import CacheVolume, Env, EnvFromList, Image, Volumes
 from rlhf_api.types.model import Data, Model
 from rlhf_api.types.roles import Role
@@ -50,6 +50,24 @@ def _broken_colocations(spec: "RLHFJobSpec") -> Iterator[Path]:
     for index, role in enumerate(spec.roles):
         if role.colocate_with is not None and role.colocate_with not in hosts:
             yield ("roles", index, "colocateWith")
+
+
+def _repeated_mount_paths(spec: "RLHFJobSpec") -> Iterator[Path]:
+    seen = {spec.cache_volume.mount_path} if spec.cache_volume else set()
+    for index, volume in enumerate(spec.volumes):
+        if volume.mount_path in seen:
+            yield ("volumes", index, "mountPath")
+        seen.add(volume.mount_path)
+
+
+def _roles_with_volumes_of_the_job(spec: "RLHFJobSpec") -> Iterator[Path]:
+    """A pod has the volumes of both lists, and Kubernetes takes each name and mount path once."""
+    names = {volume.name for volume in spec.volumes}
+    paths = {volume.mount_path for volume in (*spec.volumes, *([spec.cache_volume] if spec.cache_volume else ()))}
+    for index, role in enumerate(spec.roles):
+        for place, volume in enumerate(role.pod.volumes if role.pod else ()):
+            if volume.name in names or volume.mount_path in paths:
+                yield ("roles", index, "pod", "volumes", place)
 
 
 def _roles_of(kind: RoleType) -> str:
@@ -97,7 +115,16 @@ class RLHFJobSpec(ApiModel):
         default=None, description="Another controller that takes care of this job instead of rlhf-operator."
     )
 
-    immutable: ClassVar[tuple[str, ...]] = ("model", "data", "managedBy")
+    transitions: ClassVar[tuple[Transition, ...]] = (
+        *immutable("model", "data", "managed_by"),
+        Transition(
+            cel="self.roles.size() == oldSelf.roles.size()"
+            " && self.roles.all(r, oldSelf.roles.exists(o, o.name == r.name))",
+            message="the set of roles is immutable: roles must not be added, removed or renamed; make another job",
+            field="roles",
+            holds=lambda before, after: {role.name for role in before.roles} == {role.name for role in after.roles},
+        ),
+    )
     invariants: ClassVar[tuple[Rule, ...]] = (
         Rule(
             cel=f"self.algorithm.name == 'Custom' || {_roles_of(RoleType.ACTOR)} == 1",
@@ -149,6 +176,25 @@ class RLHFJobSpec(ApiModel):
             field="roles",
             holds=lambda self: not any(_broken_colocations(self)),
             culprits=_broken_colocations,
+        ),
+        Rule(
+            cel="!has(self.volumes) || self.volumes.all(v,"
+            " self.volumes.exists_one(other, other.mountPath == v.mountPath)"
+            " && !(has(self.cacheVolume) && self.cacheVolume.mountPath == v.mountPath))",
+            message="`mountPath` must be unique among `volumes` and `cacheVolume`",
+            field="volumes",
+            holds=lambda self: not any(_repeated_mount_paths(self)),
+            culprits=_repeated_mount_paths,
+        ),
+        Rule(
+            cel="self.roles.all(r, !has(r.pod) || !has(r.pod.volumes) || r.pod.volumes.all(v,"
+            " !(has(self.cacheVolume) && self.cacheVolume.mountPath == v.mountPath)"
+            " && !(has(self.volumes)"
+            " && self.volumes.exists(other, other.name == v.name || other.mountPath == v.mountPath))))",
+            message="the volumes of a role's `pod` must have other names and mount paths than those of the job",
+            field="roles",
+            holds=lambda self: not any(_roles_with_volumes_of_the_job(self)),
+            culprits=_roles_with_volumes_of_the_job,
         ),
     )
 

@@ -97,6 +97,16 @@ class PodOverlay(ApiModel):
     )
     security_context: SecurityContext | None = Field(default=None, description="Who the container runs as.")
 
+    invariants: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            cel="!has(self.volumes)"
+            " || self.volumes.all(v, self.volumes.exists_one(other, other.mountPath == v.mountPath))",
+            message="`mountPath` must be unique among `volumes`",
+            field="volumes",
+            holds=lambda self: len({volume.mount_path for volume in self.volumes}) == len(self.volumes),
+        ),
+    )
+
 
 class Accelerators(ApiModel):
     """The accelerators of one pod."""

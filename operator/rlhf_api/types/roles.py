@@ -12,7 +12,7 @@ from rlhf_api.enums import (
     TrainingEngine,
 )
 from rlhf_api.names import DNS_1035_PATTERN, MAX_ROLE_NAME_LENGTH, RESERVED_ROLE_NAMES
-from rlhf_api.types.base import ApiModel, Rule
+from rlhf_api.types.base import ApiModel, Rule, Transition, immutable
 from rlhf_api.types.container import Image
 from rlhf_api.types.model import Model
 from rlhf_api.types.pod import NodePool, PodOverlay, Resources
@@ -47,7 +47,7 @@ class WorkerSpec(ApiModel):
 
     invariants: ClassVar[tuple[Rule, ...]] = (
         Rule(
-            cel="!has(self.function) || self.className == 'Auto'",
+            cel="!has(self.__function__) || self.className == 'Auto'",  # a word of CEL, hence the underscores
             message="must not be set together with `className`",
             field="function",
             holds=lambda self: self.function is None or self.class_name == AUTO,
@@ -93,7 +93,9 @@ class Role(ApiModel):
         default_factory=RestartPolicy, description="What happens when a part of the role dies."
     )
 
-    immutable: ClassVar[tuple[str, ...]] = ("type", "podsPerReplica", "colocateWith", "model")
+    transitions: ClassVar[tuple[Transition, ...]] = immutable(
+        "type", "pods_per_replica", "colocate_with", "model", "worker", "engine"
+    )
     invariants: ClassVar[tuple[Rule, ...]] = (
         Rule(
             cel=f"!(self.name in {list(RESERVED_ROLE_NAMES)})",
@@ -114,7 +116,7 @@ class Role(ApiModel):
             holds=lambda self: self.type != RoleType.CUSTOM or self.worker.class_name != AUTO,
         ),
         Rule(
-            cel="self.type == 'Rule' || !has(self.worker.function)",
+            cel="self.type == 'Rule' || !has(self.worker.__function__)",
             message="must not be set unless the role's `type` is Rule",
             field="worker.function",
             holds=lambda self: self.type == RoleType.RULE or self.worker.function is None,

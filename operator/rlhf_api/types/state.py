@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from rlhf_api.types.base import ApiModel, Rule, one_of
+from rlhf_api.types.base import ApiModel, Rule, Transition, immutable, one_of
 from rlhf_api.types.container import Image, KeySelector
 from rlhf_api.types.pod import NodePool, PodOverlay, Resources
 from rlhf_api.types.scalars import URI, ObjectName, RelativePath, ShortText, Text
@@ -32,12 +32,13 @@ class State(ApiModel):
     """Snapshots, the log of updates, and the models at the end."""
 
     location: StateLocation | None = Field(
-        default=None, description="Where state is kept. `rlhf run` keeps it in the run's folder."
+        default=None,
+        description="Where state is kept. Default: a claim `<job>-state` of the operator's, which goes with the job.",
     )
     snapshot_every_steps: int = Field(default=10, ge=1, le=100_000, description="Steps between snapshots.")
     keep: int = Field(default=3, ge=1, le=100, description="Snapshots kept; older ones are deleted.")
 
-    immutable: ClassVar[tuple[str, ...]] = ("location",)
+    transitions: ClassVar[tuple[Transition, ...]] = immutable("location")
 
 
 class GCSFaultTolerance(ApiModel):
