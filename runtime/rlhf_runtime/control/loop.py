@@ -5,11 +5,14 @@
 A commit says which version of each role's state belongs to which finished iteration. Whatever happens afterwards, a
 run resumes there: roles restore that version from their newest snapshot and the updates logged since, and since all
 random numbers are counted, not drawn, the iterations that follow give the numbers of an uninterrupted run.
+
+A loop that is asked to stop does so at a boundary: what is declared is finished and committed, a snapshot is taken.
 """
 
 from __future__ import annotations
 
 import math
+import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -70,6 +73,7 @@ class _Declared:
     began: float
     metrics: Mapping[str, Any]
     evaluation: Mapping[str, Any]
+    snapshot: bool
 
 
 class TrainingLoop:
@@ -81,6 +85,7 @@ class TrainingLoop:
         settings: How far and how often.
         start: The commit to go on from; None: the beginning.
         on_step: Called with each finished iteration, after its commit.
+        on_snapshot: Called with the number of steps that a snapshot holds, once it is whole.
     """
 
     def __init__(
@@ -91,25 +96,39 @@ class TrainingLoop:
         *,
         start: Commit | None = None,
         on_step: Callable[[StepRecord], None] = lambda record: None,
+        on_snapshot: Callable[[int], None] = lambda step: None,
     ) -> None:
         self._controller = controller
         self._store = store
         self._commits = CommitLog(store)
         self._settings = settings
         self._on_step = on_step
+        self._on_snapshot = on_snapshot
+        self._stopping = threading.Event()
         self._next = start.iteration + 1 if start is not None else 0
         self._committed = dict(start.versions) if start is not None else {}
         self._finished: StepRecord | None = None
 
-    def run(self) -> None:
-        """Run to the end.
+    def stop(self) -> None:
+        """Ask `run` to return at the next boundary; may be called from any thread."""
+        self._stopping.set()
+
+    def run(self) -> bool:
+        """Run to the end, or until `stop`.
+
+        Returns:
+            Whether it came to the end.
 
         Raises:
             StepError: A step failed for good; everything before its iteration is committed.
             EpochFencedError: A newer controller has taken over the run.
         """
         declared: deque[_Declared] = deque()
+        following = self._next
         for iteration in range(self._next, self._settings.total_steps):
+            if self._stopping.is_set():
+                break
+            following = iteration + 1
             try:
                 declared.append(self._declare(iteration))
             finally:
@@ -120,22 +139,30 @@ class TrainingLoop:
             self._commit_finished()
             self._finish(declared.popleft())
         self._commit_finished()
+        if following < self._settings.total_steps:
+            self._save_and_leave(following)
+            return False
         self._evaluate_at_end()
+        return True
 
     def _declare(self, iteration: int) -> _Declared:
         controller, settings = self._controller, self._settings
         began = controller.engine.backend.now()
         controller.begin_iteration(iteration)
-        if iteration > 0 and iteration % settings.snapshot_every == 0:
+        snapshot = iteration > 0 and iteration % settings.snapshot_every == 0
+        if snapshot:
             controller.snapshot(keep=settings.keep, committed=self._committed)
         due = iteration == 0 or (settings.evaluate_every and iteration % settings.evaluate_every == 0)
         evaluation = controller.build_evaluation() if due else {}
-        return _Declared(iteration=iteration, began=began, metrics=controller.build_dag(), evaluation=evaluation)
+        metrics = controller.build_dag()
+        return _Declared(iteration=iteration, began=began, metrics=metrics, evaluation=evaluation, snapshot=snapshot)
 
     def _finish(self, declared: _Declared) -> None:
         """Wait for an iteration; it is committed while the next one already runs."""
         controller = self._controller
         controller.finish(declared.iteration)
+        if declared.snapshot:
+            self._on_snapshot(declared.iteration)
         ended = controller.engine.backend.now()
         metrics = _numbers(declared.metrics)
         if bad := [name for name, value in metrics.items() if not math.isfinite(value)]:
@@ -167,12 +194,20 @@ class TrainingLoop:
         engine.retire(iteration)
         self._on_step(replace(record, evaluation={}))
 
+    def _save_and_leave(self, iteration: int) -> None:
+        """Everything before `iteration` is committed: save it, so that whoever goes on has no updates to replay."""
+        self._controller.begin_iteration(iteration)
+        self._controller.snapshot(keep=self._settings.keep, committed=self._committed)
+        self._controller.finish(iteration)
+        self._on_snapshot(iteration)
+
     def _evaluate_at_end(self) -> None:
         total = self._settings.total_steps
         self._controller.begin_iteration(total)
         self._controller.snapshot(keep=self._settings.keep, committed=self._committed)
         evaluation = self._controller.build_evaluation()
         self._controller.finish(total)
+        self._on_snapshot(total)
         if evaluation:
             ended = self._controller.engine.backend.now()
             self._on_step(StepRecord(step=total, ended=ended, evaluation=_numbers(evaluation)))

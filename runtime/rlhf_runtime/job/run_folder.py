@@ -4,10 +4,15 @@ runs/NAME/manifest.json     the job as it was started
           state/            commits, snapshots, update logs: what a resumed run needs
           metrics.jsonl     one line per step or evaluation
           events.jsonl      the DAG: every node's readiness, times, bytes and place
+          incidents.jsonl   the deaths of workers
           logs/             one file per worker
           summary.json      the outcome
           learning_curve.png
           model/            the trained model, for `transformers`
+
+On a cluster the folder lies on a shared volume, or in the controller's pod when state is at a URI. There the lock only
+tells: a file system over the network may keep the lock of a pod on a dead node for long, and it is the epoch in the
+state store that keeps a second controller from writing. With a URI what is worth keeping is copied there.
 """
 
 from __future__ import annotations
@@ -20,9 +25,15 @@ import shutil
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from rlhf_runtime.errors import RlhfError
+from rlhf_runtime.job.same_run import differences, fixed_part
+
+if TYPE_CHECKING:
+    from rlhf_runtime.resilience.state_store import StateStore
+
+_KEPT = ("manifest.json", "metrics.jsonl", "incidents.jsonl", "summary.json", "learning_curve.png")
 
 
 class RunFolderError(RlhfError):
@@ -34,22 +45,26 @@ class RunFolder:
 
     Args:
         path: Where it is or will be.
+        state: Where the state store is, a folder or URI; by default in the run's folder.
+        on_cluster: Whether a lock that somebody holds is no obstacle; see the module.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, state: str | None = None, on_cluster: bool = False) -> None:
         self.path = path
+        self.state = state or str((path / "state").absolute())
+        self._on_cluster = on_cluster
         self._lock: IO[str] | None = None
         self._logs: dict[str, IO[str]] = {}
 
     @property
-    def state(self) -> Path:
-        """Where the state store lives."""
-        return self.path / "state"
+    def is_remote(self) -> bool:
+        """Whether state is at a URI, and the folder ends with its pod."""
+        return "://" in self.state
 
     @property
-    def model(self) -> Path:
-        """Where the trained model is written."""
-        return self.path / "model"
+    def model(self) -> str:
+        """Where the trained model is written: a folder, or a URI below that of the state."""
+        return f"{self.state.rstrip('/')}/model" if self.is_remote else str((self.path / "model").absolute())
 
     @property
     def logs(self) -> Path:
@@ -69,9 +84,14 @@ class RunFolder:
             lock = (self.path / ".lock").open("a+")
         except OSError as error:
             raise RunFolderError(f'the run\'s folder "{self.path}" cannot be written: {error.strerror}') from error
+        if self.is_remote:
+            self._fetch()
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
+            if self._on_cluster:
+                self._lock = lock
+                return
             with lock:
                 lock.seek(0)
                 holder = lock.read().strip() or "unknown"
@@ -95,15 +115,25 @@ class RunFolder:
             RunFolderError: They differ in something that a resumed run cannot change.
         """
         file = self.path / "manifest.json"
-        wanted = _fixed_part(manifest)
         if file.exists() and self._has_steps():
-            differing = _differences(_fixed_part(_with_defaults(file)), wanted)
+            differing = differences(fixed_part(self._with_defaults(file)), fixed_part(manifest))
             if differing:
                 raise RunFolderError(
-                    f'"{self.path}" holds a run of another manifest; they differ in {", ".join(differing)}. '
-                    "Start anew with --fresh, or give the job another name"
+                    f'"{self.place}" holds a run of another manifest; they differ in {", ".join(differing)}. '
+                    f"{self.how_to_start_anew.capitalize()}, or give the job another name"
                 )
         write_json(file, manifest)
+        self.keep()
+
+    @property
+    def place(self) -> str:
+        """What messages call it: the part that outlives the process."""
+        return self.state if self.is_remote else str(self.path)
+
+    @property
+    def how_to_start_anew(self) -> str:
+        """The words of a message for it."""
+        return f'delete "{self.place}" to start anew' if self._on_cluster else "start anew with --fresh"
 
     def read_metrics(self, *, up_to_step: int) -> list[dict[str, Any]]:
         """The metric lines up to a step; the lines of steps that were not committed are dropped from the file."""
@@ -130,17 +160,44 @@ class RunFolder:
 
     def restarts(self) -> Counter[str]:
         """How many deaths of each role's workers the run has seen, in all its sessions."""
-        file = self.path / "events.jsonl"
+        return Counter(str(incident.get("role")) for incident in self.incidents())
+
+    def incidents(self) -> list[dict[str, Any]]:
+        """The deaths of workers that the run has seen, in all its sessions."""
+        file = self.path / "incidents.jsonl"
         if not file.is_file():
-            return Counter()
-        with file.open(encoding="utf-8", errors="replace") as lines:
-            events = [parse_object(line) for line in lines if '"incident"' in line]
-        return Counter(str(event.get("role")) for event in events if event and event.get("kind") == "incident")
+            return []
+        lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+        return [incident for incident in map(parse_object, lines) if incident]
 
     def summary(self) -> dict[str, Any] | None:
         """The last summary, if there is one that can be read: it says nothing that the other files do not."""
         file = self.path / "summary.json"
         return parse_object(file.read_text(encoding="utf-8", errors="replace")) if file.exists() else None
+
+    def keep(self) -> None:
+        """Copy to the state's URI what would end with this pod; nothing happens where the folder stays by itself.
+
+        Raises:
+            StateStoreError: It cannot be written there.
+        """
+        if self.is_remote:
+            store = self._store()
+            for name in _KEPT:
+                if (self.path / name).is_file():
+                    store.write(f"run/{name}", (self.path / name).read_bytes())
+
+    def _fetch(self) -> None:
+        store = self._store()
+        for name in _KEPT:
+            file = self.path / name
+            if not file.exists() and store.exists(f"run/{name}"):
+                file.write_bytes(store.read(f"run/{name}"))
+
+    def _store(self) -> StateStore:
+        from rlhf_runtime.resilience.state_store import open_state_store
+
+        return open_state_store(self.state)
 
     def clear(self) -> None:
         """Remove all that an earlier run left."""
@@ -160,8 +217,28 @@ class RunFolder:
         self._logs.clear()
 
     def _has_steps(self) -> bool:
-        metrics, commits = self.path / "metrics.jsonl", self.state / "commits"
-        return (metrics.exists() and metrics.stat().st_size > 0) or (commits.exists() and any(commits.iterdir()))
+        metrics = self.path / "metrics.jsonl"
+        if metrics.exists() and metrics.stat().st_size > 0:
+            return True
+        if self.is_remote:
+            return bool(self._store().list("commits/"))
+        commits = Path(self.state) / "commits"
+        return commits.exists() and any(commits.iterdir())
+
+    def _with_defaults(self, file: Path) -> dict[str, Any]:
+        """A stored manifest with the defaults of fields that are newer than it."""
+        from pydantic import ValidationError
+
+        from rlhf_api.types import RLHFJob
+
+        text = file.read_text(encoding="utf-8")
+        try:
+            return RLHFJob.model_validate_json(text, by_alias=True, by_name=False).to_manifest()
+        except ValidationError:  # the types have moved on: compare what there is
+            stored = parse_object(text)
+            if stored is None:
+                raise RunFolderError(f'"{file}" is damaged: restore it, or {self.how_to_start_anew}') from None
+            return stored
 
 
 def parse_object(text: str) -> dict[str, Any] | None:
@@ -187,44 +264,3 @@ def replace_text(file: Path, text: str) -> None:
     except OSError:
         draft.unlink(missing_ok=True)
         raise
-
-
-_CHANGEABLE = (("algorithm", "totalSteps"), ("algorithm", "evaluation"), ("state",), ("suspend",))
-
-
-def _with_defaults(file: Path) -> dict[str, Any]:
-    """A stored manifest with the defaults of fields that are newer than it."""
-    from pydantic import ValidationError
-
-    from rlhf_api.types import RLHFJob
-
-    text = file.read_text(encoding="utf-8")
-    try:
-        return RLHFJob.model_validate_json(text, by_alias=True, by_name=False).to_manifest()
-    except ValidationError:  # the types have moved on: compare what there is
-        stored = parse_object(text)
-        if stored is None:
-            raise RunFolderError(f'"{file}" is damaged: restore it, or start anew with --fresh') from None
-        return stored
-
-
-def _fixed_part(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    spec: dict[str, Any] = json.loads(json.dumps(manifest.get("spec", {})))
-    for *parents, last in _CHANGEABLE:
-        section: Any = spec
-        for name in parents:
-            section = section.get(name, {})
-        section.pop(last, None)
-    for role in spec.get("roles", []):
-        role.pop("restartPolicy", None)
-        role.pop("nodePool", None)
-    return spec
-
-
-def _differences(old: Any, new: Any, path: str = "spec") -> list[str]:
-    if isinstance(old, dict) and isinstance(new, dict):
-        names = sorted(old.keys() | new.keys())
-        return [d for name in names for d in _differences(old.get(name), new.get(name), f"{path}.{name}")]
-    if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
-        return [d for i, (a, b) in enumerate(zip(old, new, strict=True)) for d in _differences(a, b, f"{path}[{i}]")]
-    return [] if old == new else [f"`{path}`"]

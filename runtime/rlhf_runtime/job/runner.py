@@ -1,8 +1,9 @@
-"""Runs an `RLHFJob` on this machine: prepare, start the roles, train, write everything down.
+"""Runs an `RLHFJob`, on this machine or a cluster: prepare, start the roles, train, write everything down.
 
     prepare ─► claim epoch, find last commit ─► start roles at its versions ─► iterations ─► export ─► summary
 
-The same call resumes: whatever ended an earlier run, this one goes on after the last committed step.
+The same call resumes: whatever ended an earlier run, this one goes on after the last committed step. So does one after
+`stop`, which ends a run between two steps.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from rlhf_runtime.control.controller import Controller
 from rlhf_runtime.control.events import Event, Observer
 from rlhf_runtime.control.loop import LoopSettings, StepRecord, TrainingLoop
 from rlhf_runtime.control.settings import EngineSettings
-from rlhf_runtime.errors import RlhfError
+from rlhf_runtime.errors import RlhfError, StateStoreError
 from rlhf_runtime.executor import import_object
 from rlhf_runtime.job.prepare import Prepared, UnsupportedError, prepare
-from rlhf_runtime.job.reporter import Reporter
+from rlhf_runtime.job.reporter import TRAINING, Reporter
 from rlhf_runtime.job.roles import flow_settings, make_roles
 from rlhf_runtime.job.run_folder import RunFolder, RunFolderError
 from rlhf_runtime.job.summary import COMPLETE, FAILED, INTERRUPTED, Outcome, finished_run, write_summary
@@ -58,6 +59,7 @@ class _Recorder(Observer):
 
     def incident(self, incident: Incident) -> None:
         self._folder.append("events.jsonl", {"kind": "incident", **asdict(incident)})
+        self._folder.append("incidents.jsonl", asdict(incident))
         self._reporter.incident(incident)
 
     def recovered(self, role: str, worker: str, seconds: float) -> None:
@@ -100,9 +102,21 @@ class JobRunner:
         self._last: Commit | None = None
         self._lines: list[dict[str, Any]] = []
         self._step_ended = 0.0
+        self._loop: TrainingLoop | None = None
+
+    def stop(self) -> bool:
+        """Ask the run to end after the present step, with a snapshot; may be called from any thread.
+
+        Returns:
+            Whether it will; false before the first step, when there is nothing to finish and nothing to save.
+        """
+        loop = self._loop
+        if loop is not None:
+            loop.stop()
+        return loop is not None
 
     def run(self) -> Outcome:
-        """Run to the end, or until something ends it.
+        """Run to the end, until `stop`, or until something ends it.
 
         The summary is written in every case, but for a `fresh` run that fails before it forgets the earlier one.
 
@@ -128,38 +142,39 @@ class JobRunner:
 
     def _run(self) -> Outcome:
         try:
-            self._train()
+            complete = self._train()
         except BaseException as error:
             stopped = isinstance(error, KeyboardInterrupt)
             if stopped:
                 self._reporter.phase("Stopping")
-            with contextlib.suppress(OSError):  # of a full disk, say; `error` tells more
+            with contextlib.suppress(OSError, StateStoreError):  # of a full disk, say; `error` tells more
                 self._wind_up(
                     INTERRUPTED if stopped else FAILED, "stopped by Ctrl-C or SIGTERM" if stopped else str(error)
                 )
             raise
-        outcome = self._wind_up(COMPLETE, "")
-        assert outcome is not None, "a complete run has an epoch"
+        outcome = self._wind_up(COMPLETE, "") if complete else self._wind_up(INTERRUPTED, "stopped after a step")
+        assert outcome is not None, "a run that has trained has an epoch"
         return outcome
 
     def _take_over(self) -> None:
         """Claim the run and read what an earlier session left of it."""
-        self._folder.state.mkdir(parents=True, exist_ok=True)
-        self._epoch, self._last = CommitLog(open_state_store(str(self._folder.state))).take_over()
+        self._epoch, self._last = CommitLog(open_state_store(self._folder.state)).take_over()
         done = self._last.iteration + 1 if self._last else 0
         if not done and self._folder.has_trained():
             raise RunFolderError(
                 f'"{self._folder.path}" has steps in metrics.jsonl, but its state is gone: '
-                f'restore "{self._folder.state}", or start anew with --fresh'
+                f'restore "{self._folder.state}", or {self._folder.how_to_start_anew}'
             )
         self._lines = self._folder.read_metrics(up_to_step=done)
         if self._last and not any(line["step"] == done and "seconds" in line for line in self._lines):
             # Ended between the commit and its line: nobody knows any more how long the step took.
             self._append({"step": done, "time": time.time(), "seconds": None, **self._last.metrics})
+        self._reporter.taken_over(self._epoch, self._lines, self._folder.incidents())
         if done:
             self._reporter.resumed(done, self._total)
 
-    def _train(self) -> None:
+    def _train(self) -> bool:
+        """Whether every step is made."""
         self._reporter.phase("Preparing data and models")
         prepared = prepare(self._job, self._reporter)
         roles = make_roles(self._job, prepared, self._reporter)
@@ -170,10 +185,11 @@ class JobRunner:
             self._take_over()
         self._reporter.phase(f"Starting {len(roles)} roles" if len(roles) > 1 else "Starting 1 role")
         self._controller = controller = self._make_controller(control_flow, prepared)
+        self._reporter.engine_started(controller.engine)
         for role in roles:
             controller.register_role(role)
         controller.engine.wait_ready(lambda group: self._reporter.role_ready(group.role.name, len(group.seats)))
-        self._reporter.phase("Training")
+        self._reporter.phase(TRAINING)
         spec = self._job.spec
         settings = LoopSettings(
             total_steps=self._total,
@@ -183,10 +199,19 @@ class JobRunner:
             evaluate_every=spec.algorithm.evaluation.every_steps,
             lag=self._lag,
         )
-        store = open_state_store(str(self._folder.state))
-        TrainingLoop(controller, store, settings, start=self._last, on_step=self._record_step).run()
+        self._loop = TrainingLoop(
+            controller,
+            open_state_store(self._folder.state),
+            settings,
+            start=self._last,
+            on_step=self._record_step,
+            on_snapshot=self._record_snapshot,
+        )
+        if not self._loop.run():
+            return False
         self._reporter.phase("Writing the results")
         self._export(controller)
+        return True
 
     def _control_flow(self) -> type[Controller]:
         algorithm = self._job.spec.algorithm
@@ -202,7 +227,7 @@ class JobRunner:
             job=self._job.name,
             seed=algorithm.seed,
             epoch=self._epoch,
-            state_location=str(self._folder.state.resolve()),
+            state_location=self._folder.state,
             restore_versions=self._last.versions if self._last else {},
             lag=self._lag,
             spares=1,
@@ -220,7 +245,7 @@ class JobRunner:
     def _export(self, controller: Controller) -> None:
         actor = controller.engine.groups.get(flow_settings(self._job).actor)
         if actor is not None and hasattr(actor.cls, "export"):
-            inputs = {"folder": str(self._folder.model.resolve())}
+            inputs = {"folder": self._folder.model}
             controller.step(role=actor.role, method="export", inputs=inputs, outputs=[])
             controller.finish()
 
@@ -243,6 +268,10 @@ class JobRunner:
         self._append({"step": record.step, "time": now, "seconds": seconds, **rates, **record.metrics})
         self._reporter.step(replace(record, seconds=seconds), rates)
 
+    def _record_snapshot(self, step: int) -> None:
+        self._folder.keep()
+        self._reporter.snapshot(step)
+
     def _is_known(self, record: StepRecord) -> bool:
         """Whether an earlier session has written this evaluation: one of the same weights gives the same."""
         return any(line["step"] == record.step and line.keys() >= record.evaluation.keys() for line in self._lines)
@@ -262,6 +291,8 @@ class JobRunner:
         # Drawing takes a second or two, which a stopped run does not have.
         if status != INTERRUPTED and any("reward" in line for line in self._lines):
             draw_curve(self._lines, self._folder.path / "learning_curve.png", title=self._job.name)
+        if outcome is not None:
+            self._folder.keep()
         return outcome
 
     def _summarize(self, controller: Controller | None, status: str, failure: str) -> Outcome:

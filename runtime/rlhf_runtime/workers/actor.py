@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,6 +21,7 @@ from rlhf_runtime.data_proto import DataProto
 from rlhf_runtime.engines.rollout import make_rollout_engine
 from rlhf_runtime.engines.rollout.base import SamplingConfig
 from rlhf_runtime.engines.training import ActorUpdateConfig, OptimizerConfig, actor_update, make_optimizer
+from rlhf_runtime.models.exporting import export_to
 from rlhf_runtime.models.loading import load_causal_lm, load_tokenizer, no_progress_bars
 from rlhf_runtime.tasks.base import exact_match
 from rlhf_runtime.worker import Dispatch, Effect, Worker, register
@@ -178,12 +178,15 @@ class ActorWorker(Worker):
 
     @register(effect=Effect.READ, dispatch=Dispatch.RANK_ZERO)
     def export(self, folder: str) -> dict[str, Any]:
-        """Write model and tokenizer so that `transformers` loads them."""
-        Path(folder).mkdir(parents=True, exist_ok=True)
+        """Write model and tokenizer, to a folder or URI, so that `transformers` loads them."""
         model: Any = self._model
-        with no_progress_bars():
-            model.save_pretrained(folder)
-            self._tokenizer.save_pretrained(folder)
+
+        def write(place: str) -> None:
+            with no_progress_bars():
+                model.save_pretrained(place)
+                self._tokenizer.save_pretrained(place)
+
+        export_to(folder, write)
         return {"folder": folder}
 
     def state_dict(self) -> Mapping[str, Any]:
