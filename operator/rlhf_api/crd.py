@@ -18,7 +18,7 @@ FILE_NAME = f"{GROUP}_{PLURAL}.yaml"
 Schema = dict[str, Any]
 
 _DROPPED = {"title", "additionalProperties", "$defs"}
-_COLUMNS = (
+COLUMNS = (
     ("Algorithm", "string", ".spec.algorithm.name", "The control flow that runs."),
     ("Summary", "string", ".status.summary", "The state in one word."),
     ("Step", "integer", ".status.progress.step", "Steps that are done."),
@@ -27,7 +27,8 @@ _COLUMNS = (
     ("Restarts", "integer", ".status.restarts", "Counted restarts of all roles together."),
     ("Age", "date", ".metadata.creationTimestamp", "Time since the job was created."),
 )
-_WIDE_COLUMNS = (
+"""The columns of `kubectl get`: name, type, path, description."""
+WIDE_COLUMNS = (
     ("Steps", "integer", ".spec.algorithm.totalSteps", "Steps after which the job is complete."),
     ("Evaluation", "string", ".status.progress.evaluation", "Accuracy on the held-out problems."),
     ("Snapshot", "integer", ".status.progress.snapshotStep", "The step of the newest snapshot."),
@@ -59,8 +60,8 @@ def crd() -> Schema:
                     "served": True,
                     "storage": True,
                     "additionalPrinterColumns": [
-                        *(_column(*column) for column in _COLUMNS),
-                        *(_column(*column) | {"priority": 1} for column in _WIDE_COLUMNS),
+                        *(_column(*column) for column in COLUMNS),
+                        *(_column(*column) | {"priority": 1} for column in WIDE_COLUMNS),
                     ],
                     "schema": {"openAPIV3Schema": root_schema()},
                     "subresources": {"status": {}},
