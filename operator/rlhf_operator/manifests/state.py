@@ -99,9 +99,8 @@ def _place(
 
 def _cache_problem(job: RLHFJob) -> str:
     """A built-in model is made once, and found by all pods in the cache; so they must share it."""
-    models = {"`spec.model`": job.spec.model} | {
-        f'`model` of role "{role.name}"': role.model for role in job.spec.roles
-    }
+    models = {"`spec.model`": job.spec.model}
+    models |= {f'`model` of role "{role.name}"': role.model for role in job.spec.roles if role.model is not None}
     built_in = [where for where, model in models.items() if model.builtin is not None]
     cache, location = job.spec.cache_volume, job.spec.state.location
     if cache is not None:
