@@ -169,7 +169,7 @@ def _limits(schema: Schema) -> Iterator[str]:
 
 
 def _about(rule: dict[str, Any], name: str) -> bool:
-    return rule.get("fieldPath") == f".{name}"
+    return bool(rule.get("fieldPath") == f".{name}")
 
 
 def _fixes_a_field(rule: dict[str, Any]) -> bool:
