@@ -15,6 +15,7 @@ class ConditionReason(StrEnum):
     CLUSTER_INVALID = "ClusterInvalid"
     KUBERAY_MISSING = "KubeRayMissing"
     HEAD_LOST = "HeadLost"
+    NAMESPACE_TERMINATING = "NamespaceTerminating"
 
     # RolesReady
     ROLES_READY = "RolesReady"
@@ -23,6 +24,9 @@ class ConditionReason(StrEnum):
     QUOTA_EXCEEDED = "QuotaExceeded"
     IMAGE_PULL_FAILED = "ImagePullFailed"
     VOLUME_MISSING = "VolumeMissing"
+    REFERENCE_MISSING = "ReferenceMissing"
+    PODS_REFUSED = "PodsRefused"
+    PODS_FAILING = "PodsFailing"
     LOADING_MODELS = "LoadingModels"
     RECOVERING = "Recovering"
     BACKING_OFF = "BackingOff"
@@ -38,6 +42,7 @@ class ConditionReason(StrEnum):
     ROLE_DEGRADED = "RoleDegraded"
 
     # Suspended
+    NOT_SUSPENDED = "NotSuspended"
     SUSPENDING = "Suspending"
     SUSPENDED = "Suspended"
     RESUMED = "Resumed"
@@ -51,5 +56,6 @@ class ConditionReason(StrEnum):
     CONTROLLER_FAILED = "ControllerFailed"
     REPEATED_EXCEPTION = "RepeatedException"
     WORKER_IMPORT_FAILED = "WorkerImportFailed"
+    WORKER_EXCEPTION = "WorkerException"
     STATE_UNREACHABLE = "StateUnreachable"
     INVALID_SPEC = "InvalidSpec"

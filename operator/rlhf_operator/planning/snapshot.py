@@ -80,8 +80,9 @@ class Snapshot:
             PodMonitor. Secrets are not there: the operator may not read them.
         claims: The claims that the manifest names, by name; None for one that does not exist. A claim that was not
             asked for is not in it.
-        warnings: Warning events about the job's RayCluster, oldest first.
+        warnings: Warning events about the job's RayCluster, its pods and its controller's Job, oldest first.
         report: What the controller said last, while it runs.
+        idle_pods: By role, pods that the controller said hold no replica any more, in reply to the last `ScaleRole`.
         namespace_terminating: Whether the job's namespace is being deleted.
     """
 
@@ -95,4 +96,5 @@ class Snapshot:
     claims: Mapping[str, Object | None] = field(default_factory=dict)
     warnings: Sequence[Object] = ()
     report: Report | None = None
+    idle_pods: Mapping[str, Sequence[str]] = field(default_factory=dict)
     namespace_terminating: bool = False

@@ -1,0 +1,133 @@
+"""From what is seen of a job to what is to be done about it.
+
+Level-based: everything is decided from the present state, nothing from what happened, so that planning again after a
+crash, an operator's absence or a hand's interference leads to the same end, and planning twice changes nothing.
+"""
+
+from __future__ import annotations
+
+from rlhf_api import GROUP
+from rlhf_api.names import CONTROLLER_COMPONENT
+from rlhf_operator.config import Settings
+from rlhf_operator.manifests.children import children
+from rlhf_operator.manifests.controller_job import controller_job
+from rlhf_operator.planning import lifecycle, pods, roles, rollout, start
+from rlhf_operator.planning.course import Course, Stage
+from rlhf_operator.planning.events import events
+from rlhf_operator.planning.plan import Event, Manifest, Plan
+from rlhf_operator.planning.seen import Seen, look
+from rlhf_operator.planning.snapshot import Snapshot
+from rlhf_operator.planning.status import status
+
+MANAGER = f"{GROUP}/rlhf-operator"
+"""The value of `spec.managedBy` that means this operator, as its absence does."""
+_UNSETTLED_SECONDS = 10.0
+
+
+def plan(snapshot: Snapshot, settings: Settings) -> Plan:
+    """What to do about one job now.
+
+    ```
+    snapshot ─► another's, or being deleted? ── yes ─► nothing
+        │
+        ├─► ended, or ends now? ── yes ─► free every pod but the controller's, which has the log; TTL
+        ├─► `suspend`?          ── yes ─► ask the controller to leave, then free everything
+        ├─► refused?            ── yes ─► say why (KubeRay, state, namespace); what lives goes on
+        ├─► start deadline?     ── yes ─► free everything, come back after a wait
+        └─► work: ConfigMap, Secret, ... ─► RayCluster (roll-out, scale) ─► its head is there ─► controller's Job
+        │
+        └─► all ways lead to the whole status, and to events about what changed in it
+    ```
+    """
+    job = snapshot.job
+    if job.metadata.deletion_timestamp is not None or job.spec.managed_by not in (None, MANAGER):
+        return Plan()
+    seen = look(snapshot, settings)
+    course = _course(seen)
+    troubles = roles.troubles(seen)
+    after = status(seen, course, troubles)
+    told = [*course.events, *events(seen, after)]
+    return Plan(
+        calls=course.calls,
+        deletes=course.deletes,
+        applies=course.applies,
+        status=after,
+        events=told,
+        wake_in=_wake_in(seen, course, whole=after.summary == "Training"),
+        delete_job=course.delete_job,
+    )
+
+
+def _course(seen: Seen) -> Course:
+    if seen.finished:
+        return lifecycle.finish(seen, None)
+    if (verdict := lifecycle.verdict(seen)) is not None:
+        return lifecycle.finish(seen, verdict)
+    if seen.snapshot.job.spec.suspend:
+        return lifecycle.suspend(seen)
+    if (refusal := start.refusal(seen)) is not None:
+        return Course(stage=Stage.REFUSED, refusal=refusal, wake_in=_UNSETTLED_SECONDS)
+    return start.hold(seen) or _work(seen)
+
+
+def _work(seen: Seen) -> Course:
+    """A job that is to run: make what is missing, restore what differs, roll out what the user changed."""
+    applies = [child for child in children(seen.snapshot.job, seen.settings) if not _is_made_claim(seen, child)]
+    deletes = [*seen.unconfirmed(), *lifecycle.renew_controller(seen)]
+    ending = seen.ending
+    last_words = ending[1] if ending else None
+    if seen.ray_cluster is None:
+        # KubeRay takes pods of an earlier RayCluster of the same name for its own: they must be gone first.
+        deletes += lifecycle.leftovers(seen)
+        free = seen.snapshot.ray_cluster is None and not _ray_pods(seen)
+        made = [rollout.first_ray_cluster(seen)] if free else []
+        told = [_created(seen)] if free and seen.before.start_time is None else []
+        return Course(stage=Stage.WORKING, deletes=deletes, applies=[*applies, *made], events=told, ending=last_words)
+    rolled = rollout.rollout(seen, roles.refused(seen))
+    applies.append(rolled.manifest)
+    if seen.snapshot.controller_job is None and seen.head is not None:
+        # Not before there is a head: the first pods that a quota admits are then those without which nothing works,
+        # and a controller that is older than its head is known to have lost one.
+        applies.append(controller_job(seen.snapshot.job, seen.settings))
+    known = {delete.uid for delete in deletes}
+    deletes += [delete for delete in rolled.deletes if delete.uid not in known]
+    return Course(
+        stage=Stage.WORKING,
+        calls=rolled.calls,
+        deletes=deletes,
+        applies=applies,
+        ending=last_words,
+        lost_head=rolled.lost_head,
+    )
+
+
+def _is_made_claim(seen: Seen, child: Manifest) -> bool:
+    """A claim that is there already: nearly all of it is immutable, and settings may have changed since."""
+    key = (str(child["kind"]), str(child["metadata"]["name"]))
+    return key[0] == "PersistentVolumeClaim" and key in seen.snapshot.children
+
+
+def _ray_pods(seen: Seen) -> bool:
+    return any(pods.component(pod) != CONTROLLER_COMPONENT for pod in seen.snapshot.pods)
+
+
+def _created(seen: Seen) -> Event:
+    job = seen.snapshot.job
+    names = ", ".join(f'"{role.name}"' for role in job.spec.roles)
+    return Event(
+        type="Normal",
+        reason="Created",
+        message=f'Made RayCluster "{job.name}" with roles {names}.',
+        key=f"created/{job.metadata.uid}",
+    )
+
+
+def _wake_in(seen: Seen, course: Course, *, whole: bool) -> float | None:
+    """When to look again although no watch says so; None: at the operator's leisure."""
+    now = seen.snapshot.now
+    due = [course.wake_in]
+    if course.stage in (Stage.WORKING, Stage.SUSPENDING):
+        due.append(lifecycle.until(start.start_deadline(seen), now))
+        due.append(lifecycle.until(lifecycle.active_deadline(seen), now))
+        due.append(seen.settings.progress_seconds if whole else _UNSETTLED_SECONDS)
+    return min((seconds for seconds in due if seconds is not None), default=None)
