@@ -39,10 +39,7 @@ compares with this.
 {{- end }}
 - apiGroups: [""]
   resources: [events]
-  verbs: [list, create, patch]
-- apiGroups: [""]
-  resources: [namespaces]
-  verbs: [get]
+  verbs: [list, create]
 {{- end }}
 
 {{/* The service account, as the subject of a binding. */}}
