@@ -1,0 +1,189 @@
+"""Logs as they are written, until the job ends.
+
+    main thread: looks at the job and its pods every 2 s ─► a reader for each pod that is new
+    reader:      log of one pod ─► queue; a connection that breaks is taken up after the last line
+    main thread: queue ─► terminal
+
+A pod that is replaced is announced, and its successor's log is followed under the same label. Nothing is read twice,
+and nothing is left out that the node still has.
+"""
+
+from __future__ import annotations
+
+import queue
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from rlhf_api import KIND
+from rlhf_cli.cluster.errors import ClusterError, NotFoundError, RefusedError, UnreachableError
+from rlhf_cli.job_view import end_of, is_over
+from rlhf_cli.log_choice import Choice, Labels, cannot_start, ended, nothing_there, present
+from rlhf_cli.log_lines import Fresh, LogLine, Writer, parse
+from rlhf_cli.options import FAILED
+
+if TYPE_CHECKING:
+    from rlhf_cli.cluster.client import Cluster, Object
+
+LOOK_SECONDS = 2.0
+GIVE_UP_SECONDS = 300.0
+_RETRY_SECONDS = 1.0
+
+
+def follow_logs(cluster: Cluster, name: str, choice: Choice, *, tail: int | None, timestamps: bool) -> int | None:
+    """Write logs until the job ends or is deleted; gives the exit code.
+
+    Raises:
+        ClusterError: There is no such job or role, or the API server refuses or is gone for long.
+    """
+    job = cluster.job(name)
+    choice.check(job)
+    return _Follower(cluster, job, choice, tail=tail, timestamps=timestamps).run()
+
+
+class _Follower:
+    def __init__(self, cluster: Cluster, job: Object, choice: Choice, *, tail: int | None, timestamps: bool) -> None:
+        self._cluster, self._job, self._choice = cluster, job, choice
+        self._name, self._uid = job["metadata"]["name"], job["metadata"]["uid"]
+        self._tail: int | None = tail
+        several = choice.everything or (
+            choice.pod is None and choice.role is not None and _pods_wanted(job, choice) > 1
+        )
+        widest = [f"{role['name']}/0" for role in job["spec"]["roles"]] + ["controller/0"] if several else []
+        self._writer = Writer(sys.stdout, labels=widest, timestamps=timestamps)
+        self._labels = Labels()
+        self._lines: queue.SimpleQueue[LogLine | ClusterError] = queue.SimpleQueue()
+        self._readers: dict[str, threading.Thread] = {}
+        self._pods: dict[str, tuple[str, str]] = {}
+        """By UID: label and name of each pod that is or was read."""
+        self._said: dict[str, str] = {}
+        self._stop = threading.Event()
+
+    def run(self) -> int | None:
+        lost_since = None
+        try:
+            while True:
+                try:
+                    job = self._cluster.find(self._name)
+                    pods = [] if job is None else self._cluster.pods(self._name)
+                    lost_since = None
+                except UnreachableError as error:
+                    lost_since = lost_since or time.monotonic()
+                    if time.monotonic() - lost_since > GIVE_UP_SECONDS:
+                        raise
+                    self._say("", f"{error}; trying again")
+                    self._drain(LOOK_SECONDS)
+                    continue
+                if job is None or job["metadata"]["uid"] != self._uid:
+                    self._finish()
+                    self._say("", f"{KIND}/{self._name} was deleted")
+                    return FAILED
+                self._look(job, [pod for pod in pods if self._choice.covers(job, pod)])
+                if end_of(job) is not None and not any(reader.is_alive() for reader in self._readers.values()):
+                    return self._end(job)
+                self._drain(LOOK_SECONDS)
+        finally:
+            self._stop.set()
+
+    def _end(self, job: Object) -> int | None:
+        self._finish()
+        if not self._pods:
+            raise ClusterError("\n".join(nothing_there(job, self._choice)))
+        self._say("", f"{KIND}/{self._name} has ended ({end_of(job)})")
+        return None
+
+    def _look(self, job: Object, pods: list[Object]) -> None:
+        shown = self._choice.pick(self._labels.give(present(pods)))
+        if not shown and end_of(job) is None:
+            self._say("", nothing_there(job, self._choice)[0])
+        for label, pod in shown.items():
+            uid, name = pod["metadata"]["uid"], pod["metadata"]["name"]
+            if uid in self._readers:
+                continue
+            if reason := cannot_start(pod):
+                self._say(label, f"pod {name} does not run yet: {reason}")
+                continue
+            earlier = [name for known, name in self._pods.values() if known == label]
+            if earlier:
+                self._say(label, f"pod {earlier[-1]} is replaced by {name}")
+            # Of a pod that was there first only the tail is wanted; of a successor everything is new.
+            tail = self._tail if not earlier else None
+            self._pods[uid] = (label, name)
+            self._readers[uid] = threading.Thread(target=self._read, args=(label, pod, tail), daemon=True)
+            self._readers[uid].start()
+
+    def _read(self, label: str, pod: Object, tail: int | None) -> None:
+        fresh, lost_since = Fresh(), None
+        while not self._stop.is_set():
+            since = fresh.last.second if fresh.last else None
+            fresh.again()
+            try:
+                for text in self._cluster.log(pod, follow=True, tail=None if since else tail, since=since):
+                    line = parse(text, label)
+                    lost_since = None
+                    if fresh.is_new(line):
+                        self._lines.put(line)
+                if self._is_over(pod, label):
+                    return
+            except NotFoundError:
+                self._lines.put(LogLine(time="", text=f"pod {pod['metadata']['name']} is gone", label=f"!{label}"))
+                return
+            except RefusedError as error:  # its container is not made yet
+                since_refused = lost_since = lost_since or time.monotonic()
+                if time.monotonic() - since_refused > GIVE_UP_SECONDS:
+                    self._lines.put(error)
+                    return
+            except UnreachableError as error:
+                lost_since = lost_since or time.monotonic()
+                if time.monotonic() - lost_since > GIVE_UP_SECONDS:
+                    self._lines.put(error)
+                    return
+            except ClusterError as error:
+                self._lines.put(error)
+                return
+            self._stop.wait(_RETRY_SECONDS)
+
+    def _is_over(self, pod: Object, label: str) -> bool:
+        """Whether a stream ended with its pod; else the API server or the node cut it."""
+        name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+        found = next((one for one in self._cluster.pods(self._name) if one["metadata"]["uid"] == uid), None)
+        if found is not None and not is_over(found):
+            return False
+        how = ended(found) if found else "is gone"
+        self._lines.put(LogLine(time="", text=f"pod {name} {how}", label=f"!{label}"))
+        return True
+
+    def _drain(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            try:
+                self._take(self._lines.get(timeout=left))
+            except queue.Empty:
+                return
+
+    def _finish(self) -> None:
+        """Write what the readers have brought."""
+        while not self._lines.empty():
+            self._take(self._lines.get())
+
+    def _take(self, line: LogLine | ClusterError) -> None:
+        if isinstance(line, ClusterError):
+            raise line
+        if line.label.startswith("!"):
+            self._say(line.label[1:], line.text)
+        else:
+            self._writer.write(line)
+
+    def _say(self, label: str, text: str) -> None:
+        """Tell of something beside the logs, once until it changes."""
+        if self._said.get(label) != text:
+            self._said[label] = text
+            click.echo(f"--- {label}: {text}" if label else f"--- {text}", err=True)
+
+
+def _pods_wanted(job: Object, choice: Choice) -> int:
+    role = next(role for role in job["spec"]["roles"] if role["name"] == choice.role)
+    return int(role.get("replicas", 1)) * int(role.get("podsPerReplica", 1))

@@ -1,0 +1,57 @@
+"""`rlhf restart`: restart one role while the others keep their processes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from rlhf_cli.options import FAILED, in_cluster, timeout_option
+
+if TYPE_CHECKING:
+    from rlhf_cli.cluster.client import Cluster, Object
+
+
+@click.command()
+@click.argument("job")
+@click.argument("role")
+@click.option("--no-wait", is_flag=True, help="Do not wait until the role is back.")
+@timeout_option("15m")
+@in_cluster
+def restart(cluster: Cluster, /, *, job: str, role: str, no_wait: bool, timeout: float) -> int | None:
+    """Restart the processes of one ROLE of a JOB; the other roles keep theirs, and no step is lost.
+
+    Such a restart does not count against `maxRestarts`.
+
+    Exit code: 0 the role is back (with `--no-wait`: the restart is asked for), 1 it is not, 130 stopped by Ctrl-C.
+    """
+    from rlhf_api import KIND
+    from rlhf_cli.changes import ask_for_restart
+    from rlhf_cli.follow_job import wait_for
+    from rlhf_cli.job_view import end_of
+    from rlhf_cli.roles import role_status
+
+    before = _counts(ask_for_restart(cluster, job, role), role)
+    click.echo(f"{KIND}/{job}: asked for a restart of {role}")
+    if no_wait:
+        return None
+
+    def is_back(found: Object) -> bool:
+        status = role_status(found, role)
+        whole = (status.get("ready") or 0) >= (status.get("desired") or 1)
+        return end_of(found) is not None or (_counts(found, role) > before and whole)
+
+    found = wait_for(cluster, job, is_back, timeout=timeout, what=f"the restart of {role}")
+    if found is None or end_of(found):
+        click.echo(f"{KIND}/{job} {'was deleted' if found is None else 'ended'} meanwhile", err=True)
+        return FAILED
+    milliseconds = role_status(found, role).get("lastRecoveryMilliseconds")
+    click.echo(f"{role} is back" + (f" after {milliseconds / 1000:.1f} s" if milliseconds else ""))
+    return None
+
+
+def _counts(job: Object, role: str) -> int:
+    from rlhf_cli.roles import role_status
+
+    status = role_status(job, role)
+    return int(status.get("restarts") or 0) + int(status.get("uncountedRestarts") or 0)
