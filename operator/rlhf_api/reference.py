@@ -174,7 +174,7 @@ def _about(rule: dict[str, Any], name: str) -> bool:
 
 def _fixes_a_field(rule: dict[str, Any]) -> bool:
     """Whether it is a plain rule that one field is immutable, which the table tells."""
-    return rule["message"].startswith(f"`{rule.get('fieldPath', '')[1:]}` is immutable")
+    return bool(rule["message"].startswith(f"`{rule.get('fieldPath', '')[1:]}` is immutable"))
 
 
 def _where(rule: dict[str, Any]) -> str:

@@ -163,6 +163,13 @@ BAD = (
     _bad("GRPO with parameters of PPO", {"spec.algorithm.ppo": {}}, "spec.algorithm.ppo", "unless `name` is PPO", GRPO),
     _bad("PPO with parameters of GRPO", {"spec.algorithm.grpo": {}}, "spec.algorithm.grpo", "unless `name` is GRPO"),
     _bad(
+        "hyperparameters of both algorithms",
+        {"spec.algorithm.ppo": {}, "spec.algorithm.grpo": {}},
+        "spec.algorithm",
+        "at most one of `ppo`, `grpo`",
+        CUSTOM,
+    ),
+    _bad(
         "Custom without a controller",
         {"spec.algorithm.custom": ABSENT},
         "spec.algorithm.custom",
@@ -404,13 +411,13 @@ BAD = (
         "must be unique among `volumes`",
     ),
     _bad(
-        "a volume of a role with the name of one of the job",
+        "a volume of a role over one of the job",
         {
             "spec.volumes": [{"name": "a", "mountPath": "/d", "emptyDir": {}}],
-            "spec.roles[0].pod": {"volumes": [{"name": "a", "mountPath": "/e", "emptyDir": {}}]},
+            "spec.roles[0].pod": {"volumes": [{"name": "b", "mountPath": "/d", "emptyDir": {}}]},
         },
-        "spec.roles[0].pod.volumes[0]",
-        "must have other names and mount paths",
+        "spec.roles[0].pod.volumes[0].mountPath",
+        "must not be that of another volume of the job",
     ),
     _bad("variables from nowhere", {"spec.envFrom": [{"prefix": "A_"}]}, "spec.envFrom[0]", "exactly one of"),
     _bad(

@@ -7,6 +7,20 @@ GOOD = (
     Case(id="the least that GRPO needs", base=GRPO),
     Case(id="a control flow and a worker of the user's own", base=CUSTOM),
     Case(
+        id="a control flow of the user's own with the hyperparameters of GRPO",
+        base=CUSTOM,
+        set={"spec.algorithm.grpo": {"groupSize": 4}},
+    ),
+    Case(
+        id="a role with another volume in place of one of the job",
+        set={
+            "spec.volumes": [{"name": "data", "mountPath": "/data", "persistentVolumeClaim": {"claimName": "all"}}],
+            "spec.roles[0].pod": {
+                "volumes": [{"name": "data", "mountPath": "/data", "persistentVolumeClaim": {"claimName": "fast"}}]
+            },
+        },
+    ),
+    Case(
         id="hyperparameters given as whole numbers and in scientific notation",
         set={"spec.algorithm.ppo": {"gamma": 1, "actorLearningRate": 1e-5, "klCoefficient": 0.1}},
     ),

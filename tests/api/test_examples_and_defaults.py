@@ -4,6 +4,7 @@ import pytest
 from manifest_cases import CUSTOM, GRPO, PPO, Case
 
 from rlhf_api import types
+from rlhf_api.accelerators import gpus_of
 from rlhf_api.enums import AlgorithmName, RoleType, Schedule
 from rlhf_api.types import RLHFJob
 from rlhf_api.validation import load_job
@@ -25,11 +26,30 @@ def test_every_example_is_valid_and_named_after_its_file(path: Path) -> None:
     assert example(path.stem).name == path.stem
 
 
-def test_the_ppo_example_is_short_and_has_a_pool_for_each_of_four_roles() -> None:
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_example_says_what_it_shows_and_names_pools_that_the_cluster_for_trying_has(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert text.startswith("# ")
+    assert max(len(line) for line in text.splitlines()) <= 120
+    pools = {role.name: role.node_pool.node_selector for role in example(path.stem).spec.roles if role.node_pool}
+    wanted = {"pool": "cpu"}, {"pool": "gpu-a"}, {"pool": "gpu-b"}
+    assert pools and all(selector in wanted for selector in pools.values())
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.stem)
+def test_a_role_of_an_example_asks_for_a_gpu_where_its_pool_has_them(path: Path) -> None:
+    """GPU nodes are tainted, and the operator tolerates that for pods that ask for a GPU."""
+    for role in example(path.stem).spec.roles:
+        if role.node_pool:
+            on_gpus = role.node_pool.node_selector["pool"].startswith("gpu")
+            assert (gpus_of(role.resources) > 0) == on_gpus, role.name
+
+
+def test_the_ppo_example_is_short_and_has_four_roles_on_three_pools() -> None:
     found = example("ppo-spelling")
     assert [role.type for role in found.spec.roles] == ["Actor", "Critic", "Reward", "Reference"]
     pools = [role.node_pool.node_selector["pool"] for role in found.spec.roles if role.node_pool]
-    assert len(set(pools)) == 4
+    assert pools == ["gpu-a", "gpu-b", "cpu", "gpu-a"]
     assert len((EXAMPLES / "ppo-spelling.yaml").read_text(encoding="utf-8").splitlines()) < 45
 
 
@@ -37,6 +57,7 @@ def test_the_grpo_example_scores_with_the_verifier_and_has_no_critic() -> None:
     found = example("grpo-spelling")
     assert [role.type for role in found.spec.roles] == ["Actor", "Rule", "Reference"]
     assert found.spec.role("reward").worker.class_name == types.AUTO
+    assert found.spec.role("reward").replicas == 2
 
 
 def test_ppo_defaults_are_those_that_learn() -> None:

@@ -143,8 +143,8 @@ class Algorithm(ApiModel):
     )
     evaluation: Evaluation = Field(default_factory=Evaluation, description="When the held-out problems are tried.")
     generation: Generation = Field(default_factory=Generation, description="How answers are sampled.")
-    ppo: PPO | None = Field(default=None, description="Hyperparameters of PPO; only with `name` PPO.")
-    grpo: GRPO | None = Field(default=None, description="Hyperparameters of GRPO; only with `name` GRPO.")
+    ppo: PPO | None = Field(default=None, description="Hyperparameters of PPO; only with `name` PPO or Custom.")
+    grpo: GRPO | None = Field(default=None, description="Hyperparameters of GRPO; only with `name` GRPO or Custom.")
     custom: CustomAlgorithm | None = Field(
         default=None, description="The control flow to run; only and always with `name` Custom."
     )
@@ -154,16 +154,21 @@ class Algorithm(ApiModel):
     )
     invariants: ClassVar[tuple[Rule, ...]] = (
         Rule(
-            cel="self.name == 'PPO' || !has(self.ppo)",
-            message="must not be set unless `name` is PPO",
+            cel="self.name in ['PPO', 'Custom'] || !has(self.ppo)",
+            message="must not be set unless `name` is PPO or Custom",
             field="ppo",
-            holds=lambda self: self.name == AlgorithmName.PPO or self.ppo is None,
+            holds=lambda self: self.name in (AlgorithmName.PPO, AlgorithmName.CUSTOM) or self.ppo is None,
         ),
         Rule(
-            cel="self.name == 'GRPO' || !has(self.grpo)",
-            message="must not be set unless `name` is GRPO",
+            cel="self.name in ['GRPO', 'Custom'] || !has(self.grpo)",
+            message="must not be set unless `name` is GRPO or Custom",
             field="grpo",
-            holds=lambda self: self.name == AlgorithmName.GRPO or self.grpo is None,
+            holds=lambda self: self.name in (AlgorithmName.GRPO, AlgorithmName.CUSTOM) or self.grpo is None,
+        ),
+        Rule(
+            cel="!(has(self.ppo) && has(self.grpo))",
+            message="must have at most one of `ppo`, `grpo`",
+            holds=lambda self: self.ppo is None or self.grpo is None,
         ),
         Rule(
             cel="(self.name == 'Custom') == has(self.custom)",

@@ -60,14 +60,14 @@ def _repeated_mount_paths(spec: "RLHFJobSpec") -> Iterator[Path]:
         seen.add(volume.mount_path)
 
 
-def _roles_with_volumes_of_the_job(spec: "RLHFJobSpec") -> Iterator[Path]:
-    """A pod has the volumes of both lists, and Kubernetes takes each name and mount path once."""
-    names = {volume.name for volume in spec.volumes}
-    paths = {volume.mount_path for volume in (*spec.volumes, *([spec.cache_volume] if spec.cache_volume else ()))}
+def _roles_over_mount_paths_of_the_job(spec: "RLHFJobSpec") -> Iterator[Path]:
+    """A pod has the volumes of both lists, and Kubernetes takes each mount path once."""
+    cache = spec.cache_volume and spec.cache_volume.mount_path
     for index, role in enumerate(spec.roles):
         for place, volume in enumerate(role.pod.volumes if role.pod else ()):
-            if volume.name in names or volume.mount_path in paths:
-                yield ("roles", index, "pod", "volumes", place)
+            others = {other.mount_path for other in spec.volumes if other.name != volume.name}
+            if volume.mount_path in others or volume.mount_path == cache:
+                yield ("roles", index, "pod", "volumes", place, "mountPath")
 
 
 def _roles_of(kind: RoleType) -> str:
@@ -190,11 +190,11 @@ class RLHFJobSpec(ApiModel):
             cel="self.roles.all(r, !has(r.pod) || !has(r.pod.volumes) || r.pod.volumes.all(v,"
             " !(has(self.cacheVolume) && self.cacheVolume.mountPath == v.mountPath)"
             " && !(has(self.volumes)"
-            " && self.volumes.exists(other, other.name == v.name || other.mountPath == v.mountPath))))",
-            message="the volumes of a role's `pod` must have other names and mount paths than those of the job",
+            " && self.volumes.exists(other, other.name != v.name && other.mountPath == v.mountPath))))",
+            message="`mountPath` of a volume of a role's `pod` must not be that of another volume of the job",
             field="roles",
-            holds=lambda self: not any(_roles_with_volumes_of_the_job(self)),
-            culprits=_roles_with_volumes_of_the_job,
+            holds=lambda self: not any(_roles_over_mount_paths_of_the_job(self)),
+            culprits=_roles_over_mount_paths_of_the_job,
         ),
     )
 

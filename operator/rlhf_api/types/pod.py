@@ -87,7 +87,9 @@ class PodOverlay(ApiModel):
     )
     env: Env = Field(default=(), description="Variables; these win over `spec.env`.")
     env_from: EnvFromList = Field(default=(), description="Objects whose keys all become variables.")
-    volumes: Volumes = Field(default=(), description="Volumes beside those of `spec.volumes`.")
+    volumes: Volumes = Field(
+        default=(), description="Volumes; these take the place of those of `spec.volumes` with the same name."
+    )
     service_account_name: ObjectName | None = Field(default=None, description="The pods' service account.")
     priority_class_name: ObjectName | None = Field(default=None, description="The pods' priority class.")
     scheduler_name: ObjectName | None = Field(default=None, description="The scheduler that places the pods.")
