@@ -33,7 +33,7 @@ class Settings:
     ray_version: str = "2.60.0"
     namespaces: tuple[str, ...] = ()
     operator_namespace: str = "rlhf-operator"
-    key: bytes = b""
+    key: bytes = field(default=b"", repr=False)
     state_storage_class: str | None = None
     state_access_mode: str = "ReadWriteMany"
     state_size: str = "10Gi"
@@ -42,3 +42,34 @@ class Settings:
     pod_monitor_labels: Mapping[str, str] = field(default_factory=dict)
     resync_seconds: float = 300.0
     progress_seconds: float = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessSettings:
+    """How the operator's process runs; nothing here changes what becomes of a job.
+
+    Attributes:
+        identity: This replica's name: its pod's.
+        leader_election: Whether only the replica that holds the lease works.
+        lease_seconds: A lease that is not renewed so long is free.
+        renew_seconds: A leader that cannot renew so long gives up; less than `lease_seconds`.
+        retry_seconds: Between two tries to renew or to get the lease.
+        workers: Jobs that are looked at at the same time.
+        stuck_seconds: A look that takes longer, or a job that waits longer for its look, makes the liveness probe fail.
+        audit_seconds: Between two comparisons of what the watches brought with what the API server lists.
+        health_port: Of the probes.
+        metrics_port: Of Prometheus metrics.
+        context: The kubeconfig's context, outside a cluster.
+    """
+
+    identity: str
+    leader_election: bool = True
+    lease_seconds: float = 15.0
+    renew_seconds: float = 10.0
+    retry_seconds: float = 2.0
+    workers: int = 8
+    stuck_seconds: float = 180.0
+    audit_seconds: float = 120.0
+    health_port: int = 8080
+    metrics_port: int = 9090
+    context: str | None = None

@@ -1,0 +1,189 @@
+"""Carries out plans: calls, deletes, applies, status, events, in this order.
+
+A step that fails does not keep the others from being done: a quota that forbids one object must not hide the status
+that says so. What failed is raised in the end, and the job is looked at again after a while.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rlhf_api import API_VERSION, KIND
+from rlhf_operator.control.client import ControlClient, ControlError
+from rlhf_operator.kube import kinds
+from rlhf_operator.kube.applied import Applied
+from rlhf_operator.kube.client import KubeClient
+from rlhf_operator.kube.errors import ApiError
+from rlhf_operator.kube.events import Events
+from rlhf_operator.kube.gather import Gatherer, running_controller
+from rlhf_operator.kube.store import JobKey, Store
+from rlhf_operator.planning.plan import Delete, Event, Manifest, Plan
+from rlhf_operator.planning.snapshot import Snapshot
+from rlhf_operator.telemetry.logging import log
+
+
+class IncompleteError(Exception):
+    """Parts of a plan could not be carried out.
+
+    Attributes:
+        kinds: One word for each, for metrics.
+    """
+
+    def __init__(self, errors: list[ApiError | ControlError]) -> None:
+        super().__init__("; ".join(str(error) for error in errors))
+        self.kinds = tuple(error.kind for error in errors)
+
+
+@dataclass(slots=True, kw_only=True)
+class Executor:
+    """Carries out plans.
+
+    Attributes:
+        client: The API server.
+        store: Gets each answer, so that the next look sees what was done.
+        control: The controllers of jobs.
+        events: Tells of events.
+        applied: What was applied before.
+        gatherer: Told of namespaces that are terminating.
+        watched: The kinds that the store has.
+        missing: Optional kinds that the cluster was seen to lack.
+    """
+
+    client: KubeClient
+    store: Store
+    control: ControlClient
+    events: Events
+    applied: Applied
+    gatherer: Gatherer
+    watched: tuple[kinds.Kind, ...]
+    missing: set[kinds.Kind] = field(default_factory=set)
+
+    async def execute(self, plan: Plan, snapshot: Snapshot) -> None:
+        """Carry out a plan.
+
+        Raises:
+            IncompleteError: Something could not be done.
+        """
+        key = JobKey(snapshot.job.metadata.namespace or "default", snapshot.job.name)
+        living = self.store.get(kinds.RLHF_JOB, *key)
+        failed: list[ApiError | ControlError] = []
+        pod = running_controller([dict(pod) for pod in snapshot.pods])
+        for call in plan.calls:
+            try:
+                await self.control.call(snapshot.job, pod, call)
+                log("told the controller", job=key, call=type(call).__name__, role=getattr(call, "role", None))
+            except ControlError as error:
+                failed.append(error)
+        for delete in plan.deletes:
+            try:
+                await self._delete(key, delete)
+            except ApiError as error:
+                failed.append(error)
+        refusals: list[Event] = []
+        for manifest in plan.applies:
+            try:
+                await self._apply(key, manifest)
+            except ApiError as error:
+                failed.append(error)
+                if "NamespaceTerminating" in error.causes:
+                    self.gatherer.terminating[key.namespace] = self.gatherer.clock()
+                elif error.refused:
+                    refusals.append(_refusal(manifest, error))
+        if living is not None:
+            try:
+                if plan.status is not None:
+                    await self.write_status(key, plan.status.model_dump(mode="json", by_alias=True, exclude_none=True))
+                for event in (*plan.events, *refusals):
+                    await self.events.tell(living, event)
+                if plan.delete_job:
+                    await self._delete_job(key, living)
+            except ApiError as error:
+                failed.append(error)
+        if failed:
+            raise IncompleteError(failed)
+
+    async def write_status(self, key: JobKey, status: Mapping[str, Any]) -> None:
+        """Write a job's status, unless it is so already."""
+        living = self.store.get(kinds.RLHF_JOB, *key)
+        if living is None or _clean(living.get("status")) == _clean(status):
+            return
+        manifest = {
+            "apiVersion": API_VERSION,
+            "kind": KIND,
+            "metadata": {"namespace": key.namespace, "name": key.name, "uid": living["metadata"]["uid"]},
+            "status": dict(status),
+        }
+        try:
+            answer = await self.client.apply(manifest, kinds.RLHF_JOB, subresource="status")
+        except ApiError as error:
+            if error.status in (404, 409):  # it is gone, or another has its name: the watch will tell
+                return
+            raise
+        self.store.put(kinds.RLHF_JOB, answer, quiet=True)
+
+    def forget(self, key: JobKey) -> None:
+        """A job is gone."""
+        self.applied.forget(key)
+        self.gatherer.forget(key)
+        self.events.forget(key)
+
+    async def _apply(self, key: JobKey, manifest: Manifest) -> None:
+        kind = kinds.of(manifest["apiVersion"], manifest["kind"])
+        name = manifest["metadata"]["name"]
+        placed = {**manifest, "metadata": {**manifest["metadata"], "namespace": key.namespace}}
+        blind = kind not in self.watched
+        living = None if blind else self.store.get(kind, key.namespace, name)
+        if self.applied.is_needless(key, kind, placed, living, blind=blind):
+            return
+        try:
+            answer = await self.client.apply(placed, kind)
+        except ApiError as error:
+            if kind.optional and error.status == 404 and error.reason != "NotFound":  # not the namespace, but the kind
+                if kind not in self.missing:
+                    self.missing.add(kind)
+                    log(
+                        "the cluster lacks a kind, which is left out",
+                        kind=f"{kind.plural}.{kind.group}",
+                        level="warning",
+                    )
+                return
+            raise
+        self.applied.remember(key, kind, placed, answer)
+        if not blind:
+            self.store.put(kind, answer, quiet=True)
+        log("created" if living is None and not blind else "applied", job=key, kind=kind.kind, name=name)
+
+    async def _delete(self, key: JobKey, delete: Delete) -> None:
+        kind = kinds.of(delete.api_version, delete.kind)
+        answer = await self.client.delete(
+            kind, key.namespace, delete.name, uid=delete.uid, grace_seconds=delete.grace_seconds
+        )
+        if answer is not None and answer.get("kind") == kind.kind and delete.grace_seconds != 0:
+            self.store.put(kind, answer, quiet=True)
+        if answer is not None:
+            log("deleted", job=key, kind=kind.kind, name=delete.name, grace=delete.grace_seconds)
+
+    async def _delete_job(self, key: JobKey, living: Mapping[str, Any]) -> None:
+        await self.client.delete(kinds.RLHF_JOB, *key, uid=living["metadata"]["uid"])
+        log("deleted the job, whose time after its end is over", job=key)
+
+
+def _refusal(manifest: Manifest, error: ApiError) -> Event:
+    what = f"{manifest['kind']} {manifest['metadata']['name']}"
+    return Event(
+        type="Warning",
+        reason="ApplyFailed",
+        message=f"The API server refuses {what}: {error}",
+        key=f"apply-failed/{what}/{error}",
+    )
+
+
+def _clean(value: Any) -> Any:
+    """Without what is absent or null, and lists as lists: the API server keeps no nulls."""
+    if isinstance(value, Mapping):
+        return {key: _clean(child) for key, child in value.items() if child is not None}
+    if isinstance(value, list | tuple):
+        return [_clean(child) for child in value]
+    return value
