@@ -96,6 +96,19 @@ def test_every_setting_is_explained_in_place() -> None:
     assert settings - explained == set()
 
 
+@pytest.mark.parametrize(
+    "page", ["install.md", "upgrading.md", "rbac.md", "../charts/rlhf-operator/templates/NOTES.txt"]
+)
+def test_the_settings_that_a_page_names_exist(page: str) -> None:
+    settings = set(_leaves(yaml.safe_load((CHART / "values.yaml").read_text())))
+    text = (PROJECT / "docs" / page).read_text()
+    named = set(re.findall(r"(?:--set '?|,|`)([a-z]\w+(?:\.\w+)*)=", text))
+    named |= set(re.findall(rf"`((?:{'|'.join({name.partition('.')[0] for name in settings})})\.[\w.]+)`", text))
+
+    assert named, "the page must name settings for this test to mean anything"
+    assert {name for name in named if not name.startswith(("podSecurityContext.", "jobs.podMonitors"))} <= settings
+
+
 def test_versions_are_those_of_the_project() -> None:
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     values = yaml.safe_load((CHART / "values.yaml").read_text())
