@@ -94,11 +94,15 @@ class HostDiedError(RlhfError):
 
     Attributes:
         reason: Why, in the words that a restart policy matches.
+        exit_code: As a shell shows it (128 and the signal's number), where it is known.
     """
 
-    def __init__(self, message: str, *, reason: FailureReason = FailureReason.UNKNOWN) -> None:
+    def __init__(
+        self, message: str, *, reason: FailureReason = FailureReason.UNKNOWN, exit_code: int | None = None
+    ) -> None:
         super().__init__(message)
         self.reason = reason
+        self.exit_code = exit_code
 
 
 class BufferLostError(RlhfError):
@@ -136,6 +140,14 @@ def _remote_error(kind: str, text: str, traceback: str, poisoned: bool) -> Remot
 
 class RoleExhaustedError(RlhfError):
     """A role failed more often than its restart budget allows."""
+
+
+class UnknownRoleError(RlhfError, ValueError):
+    """A role that the job does not have; the message lists those that it has."""
+
+
+class ScalingRefusedError(RlhfError, ValueError):
+    """The number of a role's replicas cannot be changed, or not to this; the message says why."""
 
 
 class DeadlockError(RlhfError):

@@ -88,6 +88,11 @@ class RoleExecutor:
         """How many updates the worker's state holds."""
         return self.context.version
 
+    @property
+    def has_log_file(self) -> bool:
+        """Whether what the worker prints has a file of its own."""
+        return self._assignment.log_file is not None
+
     def restore(self, version: int) -> int:
         """Bring the fresh worker to `version`: newest snapshot at or before it, then the logged updates.
 
@@ -227,6 +232,7 @@ class RoleExecutor:
     def _answer(self, request: CallRequest, arguments: Mapping[str, Any], whole: set[str]) -> Answer:
         writes = request.effect is Effect.WRITE
         self.context.call = request.call
+        self.context.world_size = request.world_size
         started = self._clock()
         try:
             if request.method == SNAPSHOT:

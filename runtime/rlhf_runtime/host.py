@@ -17,10 +17,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from rlhf_runtime.errors import RlhfError
+from rlhf_api import in_pod
+from rlhf_runtime.errors import RemoteError, RlhfError
 from rlhf_runtime.executor import Answer, FaultHook, RoleExecutor
-from rlhf_runtime.messages import Assignment, CallRequest, Joined
+from rlhf_runtime.messages import SNAPSHOT, Assignment, CallRequest, Joined, Reply
+from rlhf_runtime.pod_logs import link_log
 from rlhf_runtime.resilience.state_store import StateStore, open_state_store
+from rlhf_runtime.worker import WorkerContext
 
 
 class WorkerHost:
@@ -30,6 +33,7 @@ class WorkerHost:
         open_store: Opens the state store that an assignment names.
         at_point: Passed to the executors, for scripted faults.
         clock: Wall-clock time in seconds.
+        tell: Given a line for people about each call and each start of a worker that has a log file.
     """
 
     def __init__(
@@ -38,10 +42,12 @@ class WorkerHost:
         open_store: Callable[[str], StateStore] = open_state_store,
         at_point: FaultHook = lambda point, request: None,
         clock: Callable[[], float] = time.time,
+        tell: Callable[[str], None] = lambda line: None,
     ) -> None:
         self._open_store = open_store
         self._at_point = at_point
         self._clock = clock
+        self._tell = tell
         self._executors: dict[str, RoleExecutor] = {}
         self._calls = 0
 
@@ -61,13 +67,17 @@ class WorkerHost:
         executor = RoleExecutor(assignment, store=store, at_point=self._at_point, clock=self._clock)
         replayed = executor.restore(assignment.restore_version)
         self._executors[assignment.role] = executor
+        seconds = self._clock() - started
+        if assignment.log_file:
+            self._tell(joined_line(executor.context, replayed=replayed, seconds=seconds))
         return Joined(
             worker_name=executor.context.worker_name,
-            host=socket.gethostname(),
+            pod=os.environ.get(in_pod.POD_VARIABLE) or socket.gethostname(),
+            node=os.environ.get(in_pod.NODE_VARIABLE, ""),
             pid=os.getpid(),
             version=executor.version,
             replayed=replayed,
-            seconds=self._clock() - started,
+            seconds=seconds,
         )
 
     def call(self, request: CallRequest, buffers: Sequence[np.ndarray | None]) -> Answer:
@@ -75,7 +85,16 @@ class WorkerHost:
         self._calls += 1
         executor = self._executor(request.role)
         use_threads(executor.context.threads)
-        return executor.call(request, buffers)
+        if not executor.has_log_file:
+            return executor.call(request, buffers)
+        started = self._clock()
+        try:
+            answer = executor.call(request, buffers)
+        except RlhfError as error:
+            self._tell(call_line(executor.context, request, seconds=self._clock() - started, error=error))
+            raise
+        self._tell(call_line(executor.context, request, seconds=self._clock() - started, reply=answer[0]))
+        return answer
 
     def ping(self) -> dict[str, Any]:
         """That the process is alive, how many calls it began, and the most memory it ever held, in bytes."""
@@ -105,13 +124,40 @@ def peak_memory_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale
 
 
-def redirect_output(log_file: str) -> None:
+def joined_line(context: WorkerContext, *, replayed: int, seconds: float) -> str:
+    """Such as `critic-worker-000 ready at version 12 (attempt 1, 2 updates replayed) after 3.20 s, pid 4711`."""
+    history = f"attempt {context.attempt}, {replayed} {'update' if replayed == 1 else 'updates'} replayed"
+    version = f"version {context.version}"
+    return f"{context.worker_name} ready at {version} ({history}) after {seconds:.2f} s, pid {os.getpid()}"
+
+
+def call_line(
+    context: WorkerContext,
+    request: CallRequest,
+    *,
+    seconds: float,
+    reply: Reply | None = None,
+    error: RlhfError | None = None,
+) -> str:
+    """Such as `step 12 actor-worker-000 generate 0.31 s (64 samples)`; steps count from 1, as a job's status does."""
+    method = "snapshot" if request.method == SNAPSHOT else request.method
+    line = f"step {request.call.iteration + 1} {context.worker_name} {method}"
+    if error is not None:
+        trace = f"\n{error.traceback.rstrip()}" if isinstance(error, RemoteError) else ""
+        return f"{line} failed after {seconds:.2f} s: {error}{trace}"
+    made = [spec.rows for spec in reply.columns.values() if spec.rows is not None] if reply else []
+    return f"{line} {seconds:.2f} s" + (f" ({max(made)} samples)" if made else "")
+
+
+def redirect_output(log_file: str, *, pod_logs: str = in_pod.POD_LOGS_FOLDER) -> None:
     """Send all that this process prints, also from native code, to `log_file`, with last words on a crash.
 
-    Ray hides a worker's output in files of its own; a role's output belongs where its users look.
+    Ray hides a worker's output in files of its own; a role's output belongs where its users look. In a role's pod the
+    first process copies what this one appends to the pod's own output: `rlhf_runtime.node`.
     """
     os.makedirs(os.path.dirname(log_file), exist_ok=True)
     file = open(log_file, "a", buffering=1, encoding="utf-8")
+    link_log(log_file, pod_logs)
     sys.stdout.flush()
     sys.stderr.flush()
     os.dup2(file.fileno(), 1)

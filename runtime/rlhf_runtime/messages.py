@@ -52,14 +52,15 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joined:
-    """A worker's answer to its assignment."""
+    """A worker's answer to its assignment. `pod` is the machine's name where there are no pods, `node` then empty."""
 
     worker_name: str
-    host: str
+    pod: str
     pid: int
     version: int
     replayed: int
     seconds: float
+    node: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +86,7 @@ class CallRequest:
         expected_version: The state version that the call is made for; None: any.
         update_id: Names a write for ever: the same id is never applied twice to the same state.
         durable_key: Where in the state store the outputs go before the call is answered, if anywhere.
+        world_size: How many workers the role has in this step.
     """
 
     role: str
@@ -96,6 +98,7 @@ class CallRequest:
     expected_version: int | None = None
     update_id: str | None = None
     durable_key: str | None = None
+    world_size: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,7 @@ class Role:
         init_kwargs: What its constructor gets in the role's process.
         replicas: Number of workers; rows of data-parallel methods are split over them.
         threads: CPU threads of each worker.
+        gpus: GPUs of each worker, where it has a pod of its own; elsewhere it sees all that there are.
         colocate_with: Name of a role registered before, whose processes this one shares.
         max_restarts: How many deaths of its workers the run survives.
         method_timeout: Seconds after which a call that has not been answered counts as a hang; None: no limit.
@@ -36,6 +37,7 @@ class Role:
     init_kwargs: Mapping[str, Any] = field(default_factory=dict)
     replicas: int = 1
     threads: int = 1
+    gpus: int = 0
     colocate_with: str | None = None
     max_restarts: int = 10
     method_timeout: float | None = 1800.0

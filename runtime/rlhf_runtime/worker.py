@@ -97,6 +97,12 @@ def method_spec(cls: type, name: str) -> MethodSpec:
     )
 
 
+def writing_methods(cls: type) -> list[str]:
+    """The names of those methods of `cls` that change its state."""
+    public = [name for name in dir(cls) if not name.startswith("_") and callable(getattr(cls, name, None))]
+    return [name for name in public if method_spec(cls, name).effect is Effect.WRITE]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallInfo:
     """Where a call stands in the run; counter-based seeds are made of it, so that redone work gives the same numbers.
@@ -119,7 +125,7 @@ class WorkerContext:
     Attributes:
         role: Name of the role.
         rank: Rank within the role.
-        world_size: Number of ranks of the role.
+        world_size: Number of ranks of the role in the current call; a role may be scaled while it runs.
         attempt: How many processes this rank has had before.
         job: Name of the job.
         seed: The job's seed.

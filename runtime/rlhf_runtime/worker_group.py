@@ -102,8 +102,8 @@ class WorkerGroup:
 
     @property
     def world_size(self) -> int:
-        """The number of ranks."""
-        return self.role.replicas
+        """The number of ranks there should be."""
+        return self.controller.engine.groups[self.name].replicas
 
     def __getattr__(self, method: str) -> Any:
         if method.startswith("_"):

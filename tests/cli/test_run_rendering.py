@@ -37,7 +37,7 @@ INCIDENT = Incident(
     message="the process was killed by signal 9",
     step="step 12.5 critic.update",
     pid=4711,
-    place="here",
+    pod="here",
     time=0.0,
 )
 

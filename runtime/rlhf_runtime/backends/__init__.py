@@ -4,25 +4,18 @@ from __future__ import annotations
 
 import os
 
+from rlhf_runtime import ray_settings
 from rlhf_runtime.backends.base import Backend
 
-# Read by Ray when it is imported or starts its processes, so set before any module here imports it; a user's own
-# setting wins.
-for _name, _value in {
-    "RAY_worker_niceness": "0",  # Ray's workers run at nice 15 otherwise
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-    "RAY_DEDUP_LOGS": "0",
-    "RAY_IGNORE_UNHANDLED_ERRORS": "1",  # the buffer beside a failed reply is one of those
-    "RAY_enable_metrics_collection": "0",
-}.items():
-    os.environ.setdefault(_name, _value)
+ray_settings.set_defaults(ray_settings.WORKERS, ray_settings.DRIVER)  # before any module here imports Ray
 
-BACKENDS = ("ray", "in-process", "simulated")
+BACKENDS = ("ray", "ray-cluster", "in-process", "simulated")
 
 
 def open_backend(name: str | None = None) -> Backend:
     """The backend of this name, by default the environment's `RLHF_BACKEND` or else Ray.
+
+    "ray-cluster" is Ray in the pods of a job on Kubernetes, each role in its own.
 
     Raises:
         ValueError: There is no such backend.
@@ -32,6 +25,10 @@ def open_backend(name: str | None = None) -> Backend:
         from rlhf_runtime.backends.ray_backend import RayBackend
 
         return RayBackend()
+    if name == "ray-cluster":
+        from rlhf_runtime.backends.ray_backend import RayBackend
+
+        return RayBackend(address=os.environ.get("RAY_ADDRESS") or "auto", places="role-pods")
     if name == "in-process":
         from rlhf_runtime.backends.inprocess import InProcessBackend
 

@@ -60,17 +60,32 @@ class Host(ABC):
     name: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a host belongs.
+
+    Attributes:
+        role: In a pod of this role; a role that is colocated with it is in the same host.
+        gpus: How many of the pod's GPUs it uses.
+    """
+
+    role: str
+    gpus: int = 0
+
+
 class Backend(ABC):
     """Starts hosts and talks to them.
 
     Attributes:
         threaded: True when `pump` must be called by a thread of the engine's; False when whoever waits pumps.
         buffers_outlive_hosts: True when a buffer survives the death of the host that made it.
+        pins_places: True when a host stays where it was started, so that one without a place is of use to nobody.
     """
 
     name: str
     threaded: bool
     buffers_outlive_hosts: bool
+    pins_places: bool = False
 
     def __init__(self) -> None:
         self._timers: list[Timer] = []
@@ -78,12 +93,13 @@ class Backend(ABC):
         self._timers_lock = threading.Lock()  # the caller's thread sets timers while another pumps
 
     @abstractmethod
-    def start_host(self, name: str, *, in_background: bool = False) -> Host:
-        """Begin to start a blank host; does not wait for it.
+    def start_host(self, name: str, *, in_background: bool = False, place: Place | None = None) -> Host:
+        """Begin to start a blank host; does not wait for it, nor for a place to be free.
 
         Args:
             name: For messages.
             in_background: Whether it is for later, and its start must slow down nobody.
+            place: Where it belongs; a backend that does not pin places starts it anywhere.
         """
 
     @abstractmethod
@@ -130,6 +146,10 @@ class Backend(ABC):
 
     def gpus(self) -> int | None:
         """How many GPUs the hosts have between them; None: as many as are asked for."""
+        return None
+
+    def pods_of(self, role: str) -> list[str] | None:
+        """The pods where hosts of this role can be; None: anywhere. Never waits; may be a second old."""
         return None
 
     def open_store(self, location: str) -> StateStore:

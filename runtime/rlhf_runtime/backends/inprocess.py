@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from rlhf_api.enums import FailureReason
-from rlhf_runtime.backends.base import Backend, BufferRef, Host, OnDone, Outcome
+from rlhf_runtime.backends.base import Backend, BufferRef, Host, OnDone, Outcome, Place
 from rlhf_runtime.errors import HostDiedError
 from rlhf_runtime.host import WorkerHost
 
@@ -54,7 +54,7 @@ class InProcessBackend(Backend):
         super().__init__()
         self._queue: deque[tuple[LocalHost, Callable[[], Outcome], OnDone]] = deque()
 
-    def start_host(self, name: str, *, in_background: bool = False) -> LocalHost:
+    def start_host(self, name: str, *, in_background: bool = False, place: Place | None = None) -> LocalHost:
         """Make a blank host object."""
         return LocalHost(name=name, worker_host=WorkerHost())
 

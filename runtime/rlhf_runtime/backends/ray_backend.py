@@ -1,4 +1,8 @@
-"""Role processes as Ray actors: embedded on this machine, or on the cluster that `RAY_ADDRESS` names.
+"""Role processes as Ray actors: embedded on this machine, on the cluster that `RAY_ADDRESS` names, or in role pods.
+
+On a cluster made by the operator every pod of a role is a Ray node with one unit of the role's own resource. An actor
+asks for that unit: it lives in a pod of its role, its successor finds the place that it left, and the successor of one
+whose pod is gone waits until another pod has joined. An actor ends with the controller that made it.
 
 Ray starts processes, carries messages and shares buffers; it restarts nothing (`max_restarts=0`): what a death means
 is the engine's to judge. A call answers with two objects, a small reply and one flat buffer, so that the buffer of
@@ -16,15 +20,17 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import ray
 import ray.exceptions as ray_errors
 
+from rlhf_api import in_pod, names
 from rlhf_api.enums import FailureReason
-from rlhf_runtime.backends.base import Backend, BufferRef, Host, OnDone, Outcome
+from rlhf_runtime.backends.base import Backend, BufferRef, Host, OnDone, Outcome, Place
 from rlhf_runtime.backends.last_words import death_of, size_of
+from rlhf_runtime.backends.ray_places import PlaceWatch
 from rlhf_runtime.backends.ray_process import RoleProcess
 from rlhf_runtime.errors import BufferLostError, HostDiedError, RlhfError
 
@@ -50,7 +56,7 @@ class RayBackend(Backend):
 
     Args:
         address: An existing cluster; None: the environment's `RAY_ADDRESS`, or else a Ray of our own on this machine.
-        resources: Ray resources that every host asks for, by default none.
+        places: "role-pods" where each role's hosts must be in the role's own pods.
         object_store_bytes: Shared memory for buffers, when Ray is our own.
     """
 
@@ -61,7 +67,7 @@ class RayBackend(Backend):
         self,
         *,
         address: str | None = None,
-        resources: dict[str, float] | None = None,
+        places: Literal["anywhere", "role-pods"] = "anywhere",
         object_store_bytes: int = 512 * 1024**2,
     ) -> None:
         super().__init__()
@@ -72,18 +78,23 @@ class RayBackend(Backend):
         if self._owns_ray:
             _start_ray(address or os.environ.get("RAY_ADDRESS"), object_store_bytes)
         _tell_no_deaths()
-        self.buffers_outlive_hosts = len(ray.nodes()) == 1
+        self.pins_places = places == "role-pods"
+        self._places = PlaceWatch(ray.nodes) if self.pins_places else None
+        self.buffers_outlive_hosts = not self.pins_places and len(ray.nodes()) == 1
         self._actor_class = ray.remote(
             num_cpus=0,
-            resources=resources or {},
             max_restarts=0,
             max_task_retries=0,
             concurrency_groups={"control": 1},
         )(RoleProcess)
 
-    def start_host(self, name: str, *, in_background: bool = False) -> RayHost:
+    def start_host(self, name: str, *, in_background: bool = False, place: Place | None = None) -> RayHost:
         """Begin to start a blank role process."""
-        host = RayHost(name, self._actor_class.remote(in_background=in_background))
+        actor_class = self._actor_class
+        if self.pins_places:
+            assert place is not None, "a process without a place could never be a role's"
+            actor_class = actor_class.options(resources={names.ray_resource(place.role): 1}, num_gpus=place.gpus)
+        host = RayHost(name, actor_class.remote(in_background=in_background))
         self._hosts.append(host)
         return host
 
@@ -158,6 +169,10 @@ class RayBackend(Backend):
         assert isinstance(data, np.ndarray)
         return data
 
+    def pods_of(self, role: str) -> list[str] | None:
+        """Those that have joined Ray."""
+        return self._places.pods_of(role) if self._places is not None else None
+
     def gpus(self) -> int:
         """The cluster's."""
         return int(ray.cluster_resources().get("GPU", 0))
@@ -188,6 +203,8 @@ class RayBackend(Backend):
             return
         self._closed = True
         self._news.put(None)
+        if self._places is not None:
+            self._places.close()
         if self._owns_ray:
             ray.shutdown()
             return
@@ -198,7 +215,8 @@ class RayBackend(Backend):
 def _start_ray(address: str | None, object_store_bytes: int) -> None:
     if address:
         with _own_sigterm():
-            ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+            namespace = os.environ.get(in_pod.JOB_VARIABLE)
+            ray.init(address=address, namespace=namespace, log_to_driver=False, logging_level="ERROR")
         return
     try:
         with _own_sigterm(), _same_imports():
@@ -268,6 +286,6 @@ def _translate(error: BaseException, host: RayHost, buffers: Sequence[BufferRef]
         limit = _UNAVAILABLE_LIMIT_SECONDS
         return HostDiedError(f"the process could not be reached for {limit:g} s", reason=FailureReason.NODE_LOST)
     if isinstance(cause, (ray_errors.RayActorError, ray_errors.WorkerCrashedError)):
-        reason, message = death_of(str(cause), host.log_file, since=host.log_start)
-        return HostDiedError(message, reason=reason)
+        death = death_of(str(cause), host.log_file, since=host.log_start)
+        return HostDiedError(death.message, reason=death.reason, exit_code=death.exit_code)
     return error

@@ -32,7 +32,7 @@ class RoleProcess:
         from rlhf_runtime.host import WorkerHost
 
         torch.set_num_threads(1)
-        self._host = WorkerHost()
+        self._host = WorkerHost(tell=_tell)
 
     def run(self, operation: str, arguments: tuple[Any, ...], *buffers: Any) -> tuple[Any, Any]:
         """One operation of `WorkerHost`; errors come back as values, so that they keep their type."""
@@ -56,6 +56,10 @@ class RoleProcess:
     def control(self, operation: str, arguments: tuple[Any, ...]) -> tuple[Any, Any]:
         """An operation that must not queue behind a long call."""
         return getattr(self._host, operation)(*arguments), None
+
+
+def _tell(line: str) -> None:
+    print(line, flush=True)
 
 
 def _ignore_interrupts() -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from rlhf_api.enums import FailureReason
-from rlhf_runtime.backends.base import Backend, BufferRef, Host, OnDone, Outcome
+from rlhf_runtime.backends.base import Backend, BufferRef, Host, OnDone, Outcome, Place
 from rlhf_runtime.errors import BufferLostError, HostDiedError
 from rlhf_runtime.host import WorkerHost
 from rlhf_runtime.messages import Assignment, CallRequest, Reply
@@ -114,7 +114,7 @@ class SimulatedBackend(Backend):
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
 
-    def start_host(self, name: str, *, in_background: bool = False) -> SimulatedHost:
+    def start_host(self, name: str, *, in_background: bool = False, place: Place | None = None) -> SimulatedHost:
         """Begin to start a blank host."""
         host = SimulatedHost(
             name=name,
@@ -228,7 +228,7 @@ class SimulatedBackend(Backend):
             if operation == "assign":
                 assignment: Assignment = arguments[0]
                 host.roles.append(assignment.role)
-                return Outcome(value=replace(host.worker_host.assign(assignment), pid=host.pid, host=self.name)), None
+                return Outcome(value=replace(host.worker_host.assign(assignment), pid=host.pid, pod=self.name)), None
             if operation != "call":
                 return Outcome(value=getattr(host.worker_host, operation)(*arguments)), None
             data = [None if buffer is None else self.fetch(buffer) for buffer in buffers]

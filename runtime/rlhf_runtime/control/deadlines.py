@@ -57,7 +57,7 @@ class Deadlines:
         for node in self._engine.active.values():
             for shard in node.shards:
                 if shard.running:
-                    process = self._engine.groups[node.role].seats[shard.rank].process
+                    process = self._engine.groups[node.role].seat(shard.worker).process
                     if process not in first or shard.turn < first[process].turn:
                         first[process] = shard
         found = []

@@ -16,23 +16,25 @@ Everything that changes state happens under one lock; backends deliver news only
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
 
+from rlhf_api.enums import FailureReason
 from rlhf_runtime import wire
 from rlhf_runtime.backends.base import Backend, Outcome
 from rlhf_runtime.control import requests
-from rlhf_runtime.control.channels import ALL_OUTPUTS, DataChannel
 from rlhf_runtime.control.deadlines import Deadlines
 from rlhf_runtime.control.events import Event, Observer
 from rlhf_runtime.control.graph import ColumnPiece, ColumnRef, EffectOrder, Node, NodeState, Shard
-from rlhf_runtime.control.processes import Process, ProcessPool, RoleGroup, WorkerSeat
+from rlhf_runtime.control.live import LiveChanges
+from rlhf_runtime.control.processes import ProcessPool, RoleGroup, WorkerSeat, processes_for
 from rlhf_runtime.control.recovery import Recovery
 from rlhf_runtime.control.settings import EngineSettings
 from rlhf_runtime.errors import (
@@ -76,7 +78,9 @@ class Engine:
         self._turns = itertools.count(1)
         self._fatal: BaseException | None = None
         self.closed = False
+        self.iteration = 0  # the newest that a step was declared in
         self.recovery = Recovery(self)
+        self.live = LiveChanges(self)
         self._deadlines = Deadlines(self)
         self._news = threading.Condition(threading.RLock())
         self.pool = ProcessPool(
@@ -102,11 +106,11 @@ class Engine:
             WorkerClassError: The worker class cannot be imported.
         """
         version = self.settings.restore_versions.get(role.name, 0)
-        group = RoleGroup(role=role, cls=role.resolve(), version=version, restored=version)
+        group = RoleGroup(role=role, cls=role.resolve(), replicas=role.replicas, version=version, restored=version)
         with self._news:
             if role.name in self.groups:
                 raise ValueError(f'two roles cannot both be named "{role.name}"')
-            processes = self._processes_for(role)
+            processes = processes_for(role, self.groups)
             for rank, process in enumerate(processes):
                 seat = WorkerSeat(group=group, rank=rank, process=process)
                 group.seats.append(seat)
@@ -134,6 +138,58 @@ class Engine:
         with self._news:
             self.pool.fill_spares()
 
+    # ---- changes while the run goes on; from any thread
+
+    def restart_role(self, name: str, *, reason: str, counted: bool = False) -> None:
+        """End a role's processes and start them anew, at the version that they have.
+
+        Args:
+            name: The role; those that share its processes are restarted with it.
+            reason: Why: a `FailureReason`, or words for people.
+            counted: Whether it uses up the role's restart budget.
+
+        Raises:
+            UnknownRoleError: There is no such role.
+            RlhfError: The role has failed for good.
+        """
+        with self._changing():
+            self.live.restart_role(name, reason=reason, counted=counted)
+
+    def expect_loss(self, name: str, *, reason: FailureReason, seconds: float) -> None:
+        """A role's processes are about to be ended on purpose: deaths within `seconds` do not count.
+
+        Raises:
+            UnknownRoleError: There is no such role.
+        """
+        with self._changing():
+            self.live.expect_loss(name, reason=reason, seconds=seconds)
+
+    def scale_role(self, name: str, replicas: int) -> list[str]:
+        """Change how many workers a role has. It may be asked again, for the same number too.
+
+        Returns:
+            The role's pods that hold no worker any more, or none once it has answered what it was asked.
+
+        Raises:
+            UnknownRoleError: There is no such role.
+            ScalingRefusedError: The role has state or shares its processes, or `replicas` is below 1.
+        """
+        with self._changing():
+            return self.live.scale_role(name, replicas)
+
+    def waiting_for(self) -> list[str]:
+        """What is missing until every worker of every role can be called, in words for people."""
+        with self._news:
+            return self.live.waiting_for()
+
+    @contextlib.contextmanager
+    def _changing(self) -> Iterator[None]:
+        with self._news:
+            if self.closed:
+                raise InterruptedRunError("the controller is closed")
+            yield
+            self._news.notify_all()
+
     # ---- steps
 
     def submit(self, node: Node) -> Node:
@@ -141,6 +197,7 @@ class Engine:
         with self._news:
             if self.closed:
                 raise InterruptedRunError("the controller is closed")
+            self.iteration = max(self.iteration, node.iteration)
             needs = {*node.sources, *self._orders[node.role].place(node), *self.recovery.computing_again(node)}
             self.active[node.id] = node
             broken = [n for n in needs if n.state in (NodeState.FAILED, NodeState.SKIPPED) and node.hinges_on(n)]
@@ -298,54 +355,33 @@ class Engine:
         node.version = group.version
         self._tell("ready", node)
         try:
-            node.columns = self.columns_of(node)
-            node.shards = requests.split(node, world_size=len(group.seats))
+            node.columns = requests.columns_of(node)
+            node.shards = requests.split(node, workers=[seat.rank for seat in group.seats])
         except RlhfError as error:
             self.fail(node, error)
             return
         for shard in node.shards:
             self.attempt(shard)
 
-    def columns_of(self, node: Node) -> dict[str, ColumnRef]:
-        """Where the inputs of a node lie.
-
-        Raises:
-            StepError: A step that should have made one did not.
-        """
-        columns: dict[str, ColumnRef] = {}
-        for name, value in node.inputs.items():
-            columns |= value.node.results if name == ALL_OUTPUTS else {name: self.resolve(value)}
-        return columns
-
-    def resolve(self, value: Any) -> ColumnRef:
-        """Where an input of a node lies.
-
-        Raises:
-            StepError: The step that should have made it did not.
-        """
-        if not isinstance(value, DataChannel):
-            assert isinstance(value, ColumnRef)
-            return value
-        results = value.node.results
-        if value.name not in results:
-            have = ", ".join(f'"{n}"' for n in results) or "nothing"
-            raise StepError(f'{value.node} gave no output "{value.name}"; it gave: {have}')
-        return results[value.name]
-
     def attempt(self, shard: Shard) -> None:
         """Send the shard's call, unless it must wait, runs or is answered; who ends its waiting tries again."""
         node = shard.node
-        seat = self.groups[node.role].seats[shard.rank]
-        if shard.running or shard.reply is not None or node.redo_waits or node.finished or not seat.ready:
+        group = self.groups[node.role]
+        if shard.running or shard.reply is not None or node.redo_waits or node.finished:
             return
-        request, buffers = requests.build(shard, self.settings, durable=self.needs_second_copy(node))
+        seat = group.find(shard.worker) or group.seats[shard.rank % len(group.seats)]
+        shard.worker = seat.rank
+        process = seat.process
+        if not seat.ready or process.restart_when_free is not None:
+            return
+        durable, world_size = self.needs_second_copy(node), len(node.shards)
+        request, buffers = requests.build(shard, self.settings, durable=durable, world_size=world_size)
         shard.running = True
         shard.token += 1
         shard.turn = next(self._turns)
         shard.started = self.backend.now()
         token = shard.token
         node.state = NodeState.RUNNING
-        process = seat.process
         host = process.host
         assert host is not None
 
@@ -355,6 +391,7 @@ class Engine:
                 process.heard = self.backend.now()
                 self._shard_done(shard, outcome)
                 self._deadlines.settle()
+                self.live.settle(group)
 
         self.backend.submit(host, "call", (request,), buffers, self.guard(done))
         self._deadlines.arm()
@@ -370,7 +407,7 @@ class Engine:
         node = shard.node
         assert isinstance(outcome.value, Reply)
         shard.reply, shard.buffer = outcome.value, outcome.buffer
-        seat = self.groups[node.role].seats[shard.rank]
+        seat = self.groups[node.role].seat(shard.worker)
         self._tell("end", node, seat=seat, reply=shard.reply)
         if all(s.reply is not None for s in node.shards):
             self._complete(node)
@@ -387,11 +424,13 @@ class Engine:
 
     def _finish(self, node: Node, state: NodeState, *, error: BaseException | None = None) -> None:
         endings = deque([(node, state, error)])  # not by recursion: a script may have thousands of steps in a row
+        roles = set()
         while endings:
             node, state, error = endings.popleft()
             if node.finished:
                 continue
             node.state, node.error = state, error
+            roles.add(node.role)
             self.active.pop(node.id, None)
             self._done.append(node)
             if state is not NodeState.DONE:
@@ -410,6 +449,8 @@ class Engine:
                     self.recovery.inputs_are_there(dependent)
                 elif not dependent.needs and dependent.state is NodeState.WAITING:
                     self._start(dependent)
+        for name in roles:
+            self.live.settle(self.groups[name])
 
     def _skipped(self, node: Node, cause: Node) -> SkippedStepError:
         root: BaseException | None = cause.error
@@ -476,7 +517,7 @@ class Engine:
                 method=node.method,
                 time=self.backend.now(),
                 worker=seat.name if seat else "",
-                place=f"{joined.host}/{joined.pid}" if joined else "",
+                place=f"{joined.pod}/{joined.pid}" if joined else "",
                 started=reply.started if reply else 0.0,
                 ended=reply.ended if reply else 0.0,
                 nbytes=reply.nbytes if reply else 0,
@@ -488,16 +529,6 @@ class Engine:
     def method_spec(self, role: str, method: str) -> MethodSpec:
         """What a registered role's class declares of a method."""
         return requests.spec_of(self.groups, role, method)
-
-    def _processes_for(self, role: Role) -> Sequence[Process]:
-        if role.colocate_with is None:
-            return [Process() for _ in range(role.replicas)]
-        if role.colocate_with not in self.groups:
-            raise ValueError(f'`colocate_with` of role "{role.name}" names no registered role: "{role.colocate_with}"')
-        seats = self.groups[role.colocate_with].seats
-        if len(seats) != role.replicas:
-            raise ValueError(f'role "{role.name}" must have as many replicas as "{role.colocate_with}" ({len(seats)})')
-        return [seat.process for seat in seats]
 
 
 def _settled(group: RoleGroup) -> bool:

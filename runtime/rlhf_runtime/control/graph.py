@@ -65,10 +65,15 @@ class ColumnRef:
 
 @dataclass(eq=False, slots=True, kw_only=True)
 class Shard:
-    """The part of a node that one worker answers."""
+    """The part of a node that one worker answers.
+
+    `rank` is its place among the node's shards, `worker` the rank of whom it is asked: they differ where a role has
+    been scaled.
+    """
 
     node: Node
     rank: int
+    worker: int
     rows: tuple[int, int] | None
     token: int = 0  # moves with every try, so that the answer to an older one is not taken
     turn: int = 0  # place of the newest try among all calls of the engine

@@ -3,20 +3,23 @@
     spare ──assign──► joining ──joined──► ready ──death──► (killed) ──► next spare, attempt + 1
 
 A process hosts one worker, or one of each of several colocated roles. A blank spare (imports done, no role) is kept
-ready, since imports are most of what a restart takes.
+ready, since imports are most of what a restart takes; not where each role has pods of its own, whose one place is the
+worker's: there a successor is started when its place is free.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rlhf_api.enums import FailureReason
-from rlhf_runtime.backends.base import Backend, Host, Outcome
+from rlhf_runtime.backends.base import Backend, Host, Outcome, Place, Timer
 from rlhf_runtime.errors import HostDiedError
 from rlhf_runtime.messages import Assignment, Joined
 from rlhf_runtime.role import Role
+
+_LOOK_AGAIN_SECONDS = 1.0
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
@@ -29,43 +32,100 @@ class WorkerSeat:
     attempt: int = -1
     ready: bool = False
     joined: Joined | None = None
+    since: float = 0.0  # when its present attempt began
 
     @property
     def name(self) -> str:
         """Such as `critic-worker-003`."""
         return f"{self.group.role.name}-worker-{self.rank:03d}"
 
+    @property
+    def pod(self) -> str:
+        """Where it is, or was last; empty before it joined for the first time."""
+        return self.joined.pod if self.joined else ""
+
+    def forget(self) -> None:
+        """No answer to what it was asked is taken any more."""
+        self.attempt += 1
+        self.ready = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpectedLoss:
+    """Deaths until then are meant: they do not count, and this is their reason."""
+
+    until: float
+    reason: FailureReason
+
 
 @dataclass(eq=False, slots=True, kw_only=True)
 class Process:
-    """A host and the workers in it. `host` is None until the first start."""
+    """A host and the workers in it. `host` is None until the first start.
+
+    `restart_when_free` says that it is to be restarted once the calls that may not be repeated are answered; it gets
+    no other calls until then.
+    """
 
     seats: list[WorkerSeat] = field(default_factory=list)
     host: Host | None = None
     down_since: float | None = None
     heard: float = 0.0  # when it last answered a call or became ready
+    restart_when_free: Callable[[], None] | None = None
+
+    @property
+    def owner(self) -> RoleGroup:
+        """The role whose process it is; roles that are colocated with it came later."""
+        return self.seats[0].group
+
+    @property
+    def place(self) -> Place:
+        """Where its host belongs."""
+        return Place(role=self.owner.role.name, gpus=self.owner.role.gpus)
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
 class RoleGroup:
     """The workers of one role, and the version of its state that the controller has seen complete.
 
-    `restored` is the version that the run began with.
+    `restored` is the version that the run began with. `replicas` is how many workers there should be. Those in `seats`
+    are asked; those in `joining` will be once they are ready; those in `leaving` answer what they were asked, and end.
     """
 
     role: Role
     cls: type
+    replicas: int
     seats: list[WorkerSeat] = field(default_factory=list)
+    joining: list[WorkerSeat] = field(default_factory=list)
+    leaving: list[WorkerSeat] = field(default_factory=list)
+    last_attempts: dict[int, int] = field(default_factory=dict)  # of ranks that have left
     version: int = 0
     restored: int = 0
     written: dict[int, int] = field(default_factory=dict)  # the version that each iteration's last write made
     restarts: int = 0
+    uncounted_restarts: int = 0
+    last_recovery_ms: int | None = None
+    expected_loss: ExpectedLoss | None = None
     failed: BaseException | None = None
 
     @property
     def ready(self) -> bool:
         """Whether every worker can be called."""
         return all(seat.ready for seat in self.seats)
+
+    @property
+    def everyone(self) -> list[WorkerSeat]:
+        """Also those who are on their way in or out."""
+        return [*self.seats, *self.joining, *self.leaving]
+
+    def find(self, rank: int) -> WorkerSeat | None:
+        """Who answers calls as `rank`; None if that worker has left."""
+        return next((seat for seat in (*self.seats, *self.leaving) if seat.rank == rank), None)
+
+    def seat(self, rank: int) -> WorkerSeat:
+        """Who answers calls as `rank`; a call was sent there, so it has not left."""
+        seat = self.find(rank)
+        assert seat is not None, f"{self.role.name} has no worker {rank}"
+        return seat
 
     def wrote(self, iteration: int) -> None:
         """A write of this iteration is complete."""
@@ -117,7 +177,8 @@ class ProcessPool:
         """Give `process` a new host and seat its workers there; a host that it had is ended."""
         if process.host is not None:
             self._backend.kill(process.host)
-        process.host = self._spares.pop(0) if self._spares else self._new_host()
+        process.restart_when_free = None
+        process.host = self._spares.pop(0) if self._spares else self._new_host(process.place)
         for seat in process.seats:
             self._seat(seat, process.host)
 
@@ -126,16 +187,27 @@ class ProcessPool:
         assert seat.process.host is not None
         self._seat(seat, seat.process.host)
 
+    def end(self, process: Process) -> None:
+        """End a process for good."""
+        if process.host is not None:
+            self._backend.kill(process.host)
+            process.host = None
+
     def fill_spares(self) -> None:
         """Start blank processes until as many wait as should; call it when nothing is urgent."""
-        while len(self._spares) < self._wanted:
-            host = self._new_host(in_background=True)
+        while len(self._spares) < self._wanted and not self._backend.pins_places:
+            host = self._new_host(None, in_background=True)
             self._spares.append(host)
             self._backend.submit(host, "ping", (), (), self._guard(functools.partial(self._spare_news, host)))
 
-    def _new_host(self, *, in_background: bool = False) -> Host:
+    def lacks_pod(self, process: Process) -> bool:
+        """Whether fewer pods are there than the role has processes, so that this one may not be placed yet."""
+        pods = self._backend.pods_of(process.place.role)
+        return pods is not None and len(pods) < len(process.owner.everyone)
+
+    def _new_host(self, place: Place | None, *, in_background: bool = False) -> Host:
         self._started += 1
-        return self._backend.start_host(f"role-process-{self._started}", in_background=in_background)
+        return self._backend.start_host(f"role-process-{self._started}", in_background=in_background, place=place)
 
     def _spare_news(self, host: Host, outcome: Outcome) -> None:
         if isinstance(outcome.error, HostDiedError) and host in self._spares:
@@ -144,10 +216,12 @@ class ProcessPool:
     def _seat(self, seat: WorkerSeat, host: Host) -> None:
         seat.attempt += 1
         seat.ready = False
+        seat.since = self._backend.now()
         attempt = seat.attempt
+        limit: list[Timer] = []
 
         def joined(outcome: Outcome) -> None:
-            limit.cancel()
+            limit[-1].cancel()
             if seat.attempt != attempt or seat.ready:
                 return
             if outcome.error is not None:
@@ -162,5 +236,32 @@ class ProcessPool:
             f"{seat.name} was not ready within `startTimeoutSeconds` ({seconds:g} s)",
             reason=FailureReason.START_TIMEOUT,
         )
-        limit = self._backend.call_later(seconds, lambda: self._guard(joined)(Outcome(error=late)))
+
+        def set_limit(_: Outcome) -> None:
+            """The time in which there is no pod for it does not count: that wait is the operator's to end."""
+            if seat.attempt != attempt or seat.ready:
+                return
+            if self.lacks_pod(seat.process):
+                timer = self._backend.call_later(_LOOK_AGAIN_SECONDS, lambda: self._guard(set_limit)(Outcome()))
+            else:
+                timer = self._backend.call_later(seconds, lambda: self._guard(joined)(Outcome(error=late)))
+            limit.append(timer)
+
+        set_limit(Outcome())
         self._backend.submit(host, "assign", (self._assign(seat),), (), self._guard(joined))
+
+
+def processes_for(role: Role, groups: Mapping[str, RoleGroup]) -> Sequence[Process]:
+    """A process for each of the role's workers: new ones, or those of the role that it shares with.
+
+    Raises:
+        ValueError: `colocate_with` names no role registered before, or one of another size.
+    """
+    if role.colocate_with is None:
+        return [Process() for _ in range(role.replicas)]
+    if role.colocate_with not in groups:
+        raise ValueError(f'`colocate_with` of role "{role.name}" names no registered role: "{role.colocate_with}"')
+    seats = groups[role.colocate_with].seats
+    if len(seats) != role.replicas:
+        raise ValueError(f'role "{role.name}" must have as many replicas as "{role.colocate_with}" ({len(seats)})')
+    return [seat.process for seat in seats]

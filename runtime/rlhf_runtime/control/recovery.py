@@ -7,8 +7,10 @@ that was in flight is then made on the state it was meant for: its effect happen
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from rlhf_api.enums import FailureReason
 from rlhf_runtime.control import requests
 from rlhf_runtime.control.graph import ColumnPiece, ColumnRef, Node, NodeState, Shard
 from rlhf_runtime.control.processes import Process, RoleGroup, WorkerSeat
@@ -27,6 +29,8 @@ from rlhf_runtime.worker import Effect
 if TYPE_CHECKING:
     from rlhf_runtime.control.engine import Engine
 
+_UNEXPLAINED = {FailureReason.KILLED, FailureReason.NODE_LOST, FailureReason.EXITED, FailureReason.UNKNOWN}
+
 
 class Recovery:
     """The part of an engine that deals with failure; called under the engine's lock."""
@@ -38,7 +42,7 @@ class Recovery:
         """A worker answered with an error, or not at all."""
         node = shard.node
         group = self._engine.groups[node.role]
-        seat = group.seats[shard.rank]
+        seat = group.seat(shard.worker)
         if isinstance(error, VersionMovedError) and node.version != group.version:
             self._engine.fail(node, _not_again(node))  # a lost output was wanted again, too late
             return
@@ -51,31 +55,49 @@ class Recovery:
         if not again:
             self._engine.fail(node, error, worker=seat.name)
         if verdict is Verdict.RESTORE or (isinstance(error, RemoteError) and error.poisoned):
-            self._restart(seat.process, error, node=node)
+            self.restart([seat.process], error, node=node)
 
-    def _restart(self, process: Process, error: BaseException, *, node: Node | None) -> None:
-        """Replace a process; a role whose ranks hold state together loses them all."""
+    def restart(
+        self, dead: Sequence[Process], error: BaseException, *, node: Node | None = None, counted: bool = True
+    ) -> None:
+        """Replace processes of one role; a role whose ranks hold state together loses them all.
+
+        Args:
+            dead: Which.
+            error: Why.
+            node: The step that suffered from it.
+            counted: Whether it uses up the role's budget, unless the loss was expected.
+        """
         if self._engine.closed:
             return
         now = self._engine.backend.now()
-        processes = {process: None}
-        for seat in process.seats:
-            group = seat.group
-            self._record_incident(seat, error, node=node if node and node.role == group.role.name else None)
-            group.restarts += 1
-            if len(group.seats) > 1 and self._has_state(group):
-                processes |= dict.fromkeys(s.process for s in group.seats)
-        used_up = [s.group for s in process.seats if s.group.restarts > s.group.role.max_restarts]
-        if used_up:
-            self._exhausted(process, used_up[0], error)
-            return
-        for dead in processes:
-            dead.down_since = now
-            for seat in dead.seats:
+        processes = dict.fromkeys(dead)
+        for process in dead:
+            expected = _expected(process, error, now)
+            for seat in process.seats:
+                group = seat.group
+                counts = counted and expected is None and seat not in group.leaving
+                group.restarts += counts
+                group.uncounted_restarts += not counts
+                own = node if node and node.role == group.role.name else None
+                self._record_incident(seat, error, node=own, counted=counts, reason=expected)
+                if len(group.seats) > 1 and self._has_state(group):
+                    processes |= dict.fromkeys(s.process for s in group.seats)
+        for process in dead:
+            used_up = [s.group for s in process.seats if s.group.restarts > s.group.role.max_restarts]
+            if used_up:
+                self._exhausted(process, used_up[0], error)
+                return
+        for process in processes:
+            process.down_since = now
+            for seat in process.seats:
                 seat.ready = False
                 self._forget_running(seat, whole_writes=len(seat.group.seats) > 1)
-        for dead in processes:
-            self._engine.pool.start(dead)
+        for process in processes:
+            if any(seat in seat.group.leaving for seat in process.seats):
+                self._engine.live.left(process.seats[0])  # it was to end anyway: others answer what it did not
+            else:
+                self._engine.pool.start(process)
 
     def _has_state(self, group: RoleGroup) -> bool:
         writing = any(n.role == group.role.name and n.spec.effect is Effect.WRITE for n in self._engine.active.values())
@@ -86,10 +108,10 @@ class Recovery:
             if node.role != seat.group.role.name:
                 continue
             for shard in node.shards:
-                if shard.rank == seat.rank and shard.running:
+                if shard.worker == seat.rank and shard.running:
                     shard.running = False
                     shard.token += 1
-                if whole_writes and node.spec.effect is Effect.WRITE and shard.rank == seat.rank:
+                if whole_writes and node.spec.effect is Effect.WRITE and shard.worker == seat.rank:
                     shard.reply = None
 
     def seat_joined(self, seat: WorkerSeat) -> None:
@@ -100,18 +122,24 @@ class Recovery:
             seconds = self._engine.backend.now() - process.down_since
             process.down_since = None
             for member in process.seats:
+                member.group.last_recovery_ms = round(1000 * seconds)
                 self._engine.observer.recovered(member.group.role.name, member.name, seconds)
             self._engine.pool.fill_spares()
+        self._engine.live.joined(seat)
         for node in sorted(self._engine.active.values(), key=lambda n: n.id):
             if node.role == seat.group.role.name and node.state in (NodeState.READY, NodeState.RUNNING):
                 for shard in node.shards:
-                    if shard.rank == seat.rank:
+                    if shard.worker == seat.rank:
                         self._engine.attempt(shard)
 
     def seat_failed(self, seat: WorkerSeat, error: BaseException) -> None:
         """A worker could not be made: a death is tried again, an exception in its constructor is final."""
         if isinstance(error, HostDiedError):
-            self._restart(seat.process, error, node=None)
+            self.restart([seat.process], error)
+            return
+        if seat in seat.group.joining:
+            self._record_incident(seat, error, node=None, counted=False)
+            self._engine.live.given_up(seat)
             return
         seat.group.failed = RlhfError(f"{seat.name}: {describe(error)}")
         seat.group.failed.__cause__ = error
@@ -203,25 +231,47 @@ class Recovery:
 
     def inputs_are_there(self, node: Node) -> None:
         """Lost inputs of `node` were made again, perhaps not yet all."""
-        node.columns = {name: self._engine.resolve(value) for name, value in node.inputs.items()}
+        node.columns = requests.columns_of(node)
         for shard in node.shards:
             self._engine.attempt(shard)
 
-    def _record_incident(self, seat: WorkerSeat, error: BaseException, *, node: Node | None) -> None:
-        joined = seat.joined
+    def _record_incident(
+        self,
+        seat: WorkerSeat,
+        error: BaseException,
+        *,
+        node: Node | None,
+        counted: bool,
+        reason: FailureReason | None = None,
+    ) -> None:
+        joined = seat.joined if seat.ready else None  # one that is being replaced has not joined anywhere
         self._engine.observer.incident(
             Incident(
                 role=seat.group.role.name,
                 worker=seat.name,
                 attempt=seat.attempt,
-                reason=reason_of(error),
+                reason=reason or reason_of(error),
                 message=str(error).splitlines()[0] if str(error) else type(error).__name__,
                 step=str(node) if node else "",
                 pid=joined.pid if joined else 0,
-                place=joined.host if joined else "",
                 time=self._engine.backend.now(),
+                rank=seat.rank,
+                pod=joined.pod if joined else "",
+                node=joined.node if joined else "",
+                epoch=self._engine.settings.epoch,
+                iteration=node.iteration if node else self._engine.iteration,
+                exit_code=error.exit_code if isinstance(error, HostDiedError) else None,
+                counted=counted,
             )
         )
+
+
+def _expected(process: Process, error: BaseException, now: float) -> FailureReason | None:
+    """Why the process was expected to be lost, if it was and nothing says that it died of something else."""
+    if reason_of(error) not in _UNEXPLAINED:
+        return None
+    losses = [seat.group.expected_loss for seat in process.seats]
+    return next((loss.reason for loss in losses if loss is not None and now <= loss.until), None)
 
 
 def _makers(pieces: list[ColumnPiece], error: BufferLostError) -> list[Shard]:

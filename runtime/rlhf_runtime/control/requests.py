@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from rlhf_runtime.backends.base import BufferRef
+from rlhf_runtime.control.channels import ALL_OUTPUTS, DataChannel
 from rlhf_runtime.control.graph import ColumnPiece, ColumnRef, Node, Shard
 from rlhf_runtime.control.processes import RoleGroup, WorkerSeat
 from rlhf_runtime.control.settings import EngineSettings
@@ -37,7 +39,7 @@ def assignment(seat: WorkerSeat, settings: EngineSettings) -> Assignment:
     return Assignment(
         role=role.name,
         rank=seat.rank,
-        world_size=role.replicas,
+        world_size=seat.group.replicas,
         attempt=seat.attempt,
         epoch=settings.epoch,
         job=settings.job,
@@ -50,35 +52,74 @@ def assignment(seat: WorkerSeat, settings: EngineSettings) -> Assignment:
     )
 
 
-def split(node: Node, *, world_size: int) -> list[Shard]:
+def columns_of(node: Node) -> dict[str, ColumnRef]:
+    """Where the inputs of a node lie.
+
+    Raises:
+        StepError: A step that should have made one did not.
+    """
+    columns: dict[str, ColumnRef] = {}
+    for name, value in node.inputs.items():
+        columns |= value.node.results if name == ALL_OUTPUTS else {name: resolve(value)}
+    return columns
+
+
+def resolve(value: Any) -> ColumnRef:
+    """Where an input of a node lies.
+
+    Raises:
+        StepError: The step that should have made it did not.
+    """
+    if not isinstance(value, DataChannel):
+        assert isinstance(value, ColumnRef)
+        return value
+    results = value.node.results
+    if value.name not in results:
+        have = ", ".join(f'"{n}"' for n in results) or "nothing"
+        raise StepError(f'{value.node} gave no output "{value.name}"; it gave: {have}')
+    return results[value.name]
+
+
+def split(node: Node, *, workers: Sequence[int]) -> list[Shard]:
     """The calls that a node becomes; a worker whose share would be empty is not called.
+
+    Args:
+        node: Its columns are there.
+        workers: The ranks that can be asked.
 
     Raises:
         DataError: Batched inputs of a data-parallel step differ in rows, or a write would not reach every worker.
     """
     dispatch = node.spec.dispatch
     writes = node.spec.effect is Effect.WRITE
+    world_size = len(workers)
+
+    def shard(rank: int, rows: tuple[int, int] | None = None) -> Shard:
+        return Shard(node=node, rank=rank, worker=workers[rank], rows=rows)
+
     if dispatch is Dispatch.RANK_ZERO:
         if writes and world_size > 1:
             raise DataError(f"{node}: a write must reach all {world_size} workers, not rank zero alone")
-        return [Shard(node=node, rank=0, rows=None)]
+        return [shard(0)]
     counts = {name: ref.rows for name, ref in node.columns.items() if ref.rows is not None}
     if dispatch is not Dispatch.DATA_PARALLEL or not counts:
-        return [Shard(node=node, rank=rank, rows=None) for rank in range(world_size)]
+        return [shard(rank) for rank in range(world_size)]
     if len(set(counts.values())) > 1:
         listed = ", ".join(f'"{name}" has {rows}' for name, rows in counts.items())
         raise DataError(f"{node}: inputs of a data-parallel step must have the same number of rows: {listed}")
     total = next(iter(counts.values()))
     if world_size == 1:
-        return [Shard(node=node, rank=0, rows=None)]
+        return [shard(0)]
     edges = [total * rank // world_size for rank in range(world_size + 1)]
-    shards = [Shard(node=node, rank=rank, rows=(edges[rank], edges[rank + 1])) for rank in range(world_size)]
+    shards = [shard(rank, (edges[rank], edges[rank + 1])) for rank in range(world_size)]
     if writes and total < world_size:
         raise DataError(f"{node}: a write must reach all {world_size} workers; there are {total} rows to split")
-    return [shard for shard in shards if shard.rows and shard.rows[0] < shard.rows[1]] or shards[:1]
+    return [s for s in shards if s.rows and s.rows[0] < s.rows[1]] or shards[:1]
 
 
-def build(shard: Shard, settings: EngineSettings, *, durable: bool) -> tuple[CallRequest, list[BufferRef]]:
+def build(
+    shard: Shard, settings: EngineSettings, *, durable: bool, world_size: int
+) -> tuple[CallRequest, list[BufferRef]]:
     """The request for one worker, and the buffers that go with it, each once."""
     node = shard.node
     buffers: dict[int, tuple[int, BufferRef]] = {}
@@ -103,6 +144,7 @@ def build(shard: Shard, settings: EngineSettings, *, durable: bool) -> tuple[Cal
         expected_version=node.version if writes or (node.spec.effect is Effect.READ and not settings.lag) else None,
         update_id=f"{node.role}/{node.iteration}.{node.ordinal}" if writes else None,
         durable_key=durable_key(shard) if durable else None,
+        world_size=world_size,
     )
     return request, [buffer for _, buffer in buffers.values()]
 

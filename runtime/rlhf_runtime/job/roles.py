@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from rlhf_api.accelerators import gpus_of
 from rlhf_api.enums import AlgorithmName, RoleType, RolloutEngine, TrainingEngine
 from rlhf_api.quantity import parse_quantity
 from rlhf_api.types import RLHFJob
@@ -54,6 +55,7 @@ def make_roles(job: RLHFJob, prepared: Prepared, reporter: Reporter) -> list[Rol
                 init_kwargs=_arguments(job, spec, prepared, reporter, field),
                 replicas=spec.replicas,
                 threads=threads_of(spec),
+                gpus=gpus_of(spec.resources),
                 colocate_with=spec.colocate_with,
                 max_restarts=policy.max_restarts,
                 method_timeout=float(policy.method_timeout_seconds),

@@ -50,9 +50,14 @@ class Incident:
         message: The cause in one line.
         step: What it was doing; empty when idle.
         pid: Its process id.
-        place: The machine or pod it ran on.
         time: When the controller learned of it, wall-clock seconds.
-        recovery_seconds: From then to the replacement's readiness; None while that is awaited.
+        rank: The worker's rank.
+        pod: The pod it ran in, or the machine where there are no pods; empty if it never joined.
+        node: The Kubernetes node of that pod.
+        epoch: Of the controller that tells it.
+        iteration: Of the step that it was in; when idle, the newest that was begun.
+        exit_code: Of its process, where known.
+        counted: Whether it uses up the role's restart budget.
     """
 
     role: str
@@ -62,13 +67,24 @@ class Incident:
     message: str
     step: str
     pid: int
-    place: str
     time: float
-    recovery_seconds: float | None = None
+    rank: int = 0
+    pod: str = ""
+    node: str = ""
+    epoch: int = 0
+    iteration: int = 0
+    exit_code: int | None = None
+    counted: bool = True
+
+    @property
+    def id(self) -> str:
+        """Unique within the job, also across its controllers: a process dies once."""
+        return f"{self.worker}/{self.attempt}/{self.epoch}"
 
     def __str__(self) -> str:
         doing = f" in {self.step}" if self.step else ""
-        return f"{self.worker} (pid {self.pid} on {self.place}){doing}: {self.reason}: {self.message}"
+        where = f"{self.pod} on {self.node}" if self.node else self.pod
+        return f"{self.worker} (pid {self.pid} in {where}){doing}: {self.reason}: {self.message}"
 
 
 def reason_of(error: BaseException) -> FailureReason:
