@@ -107,10 +107,14 @@ def free(seen: Seen) -> list[Delete]:
 
 
 def _at_work(seen: Seen) -> bool:
-    job = seen.controller_job
-    return job is not None and (
-        seen.controller is not None or not (pods.holds(job, "Complete") or pods.holds(job, "Failed"))
-    )
+    """Whether the controller's Job has a pod that works, or would make one."""
+    job, ending = seen.controller_job, seen.ending
+    if job is None or seen.controller is not None:
+        return job is not None
+    said = ending[1].outcome if ending and ending[1] else None
+    # Its last words are there before the Job controller has read the exit code.
+    final = said in (EndingOutcome.COMPLETE, EndingOutcome.FAILED)
+    return not (final or pods.holds(job, "Complete") or pods.holds(job, "Failed"))
 
 
 def finish(seen: Seen, found: Verdict | None) -> Course:
