@@ -31,6 +31,7 @@ METRICS_PORT_NAME = "rlhf-metrics"
 """Not `metrics`, which is KubeRay's name for Ray's own on the other pods."""
 FAILED_FOR_GOOD = 3
 _GCS_PORT = 6379
+_PATIENCE_WITH_A_NEW_HEAD = {"RAY_gcs_rpc_server_reconnect_timeout_s": "600"}
 _START_SECONDS = 600
 """The health service answers before the heavy imports, but an image may be slow to read at first."""
 
@@ -58,7 +59,7 @@ def controller_job(job: RLHFJob, settings: Settings) -> Manifest:
             part.resources, requests=sizes.CONTROLLER_REQUESTS, limits=sizes.CONTROLLER_LIMITS
         ),
         shared_memory=sizes.shared_memory(part.resources, memory=sizes.CONTROLLER_LIMITS["memory"]),
-        env={"RAY_ADDRESS": f"{names.head_service(job.name)}:{_GCS_PORT}"},
+        env=_ray(job),
         extra_volumes=_configuration(job),
         grace_seconds=job.spec.suspend_grace_period_seconds,
     )
@@ -79,6 +80,12 @@ def controller_job(job: RLHFJob, settings: Settings) -> Manifest:
         "template": template,
     }
     return manifest("batch/v1", "Job", names.controller(job.name), job=job, spec=spec)
+
+
+def _ray(job: RLHFJob) -> dict[str, str]:
+    """What KubeRay gives the other nodes of Ray; the controller's pod is a node that KubeRay does not know."""
+    patience = {} if job.spec.head.gcs_fault_tolerance is None else _PATIENCE_WITH_A_NEW_HEAD
+    return {"RAY_ADDRESS": f"{names.head_service(job.name)}:{_GCS_PORT}", **patience}
 
 
 def _configuration(job: RLHFJob) -> list[Mounted]:

@@ -159,7 +159,7 @@ def _secret_key(name: str, key: str) -> dict[str, Any]:
 def _image(part: Part, settings: Settings) -> dict[str, str]:
     """The operator's pull policy belongs to the operator's image; the user's image has the user's, or Kubernetes'."""
     default = settings.worker_pull_policy if part.image.name is None else ""
-    policy = part.image.pull_policy or default
+    policy = str(part.image.pull_policy or default)
     return {"image": part.image.name or settings.worker_image, **({"imagePullPolicy": policy} if policy else {})}
 
 
