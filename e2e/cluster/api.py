@@ -12,14 +12,15 @@ from typing import Any
 import yaml
 
 from e2e.cluster import paths
-from e2e.cluster.errors import ClusterError
+from e2e.cluster.errors import ClusterError, RefusedError
 
 
 def call(path: str, *, method: str = "GET", body: Any = None, content_type: str = "application/json") -> Any:
     """Send a request as the cluster's administrator; returns the answer's JSON.
 
     Raises:
-        ClusterError: the API server does not answer, or refuses.
+        RefusedError: the API server refuses.
+        ClusterError: it does not answer.
     """
     data = None if body is None else json.dumps(body).encode()
     server, opener = _connection(_kubeconfig())
@@ -33,7 +34,9 @@ def call(path: str, *, method: str = "GET", body: Any = None, content_type: str 
         with opener.open(request, timeout=10) as answer:
             text = answer.read().decode()
     except urllib.error.HTTPError as error:
-        raise ClusterError(f"{method} {path}: {error.code}: {error.read().decode(errors='replace')[:500]}") from error
+        text = error.read().decode(errors="replace")
+        status = json.loads(text) if text.startswith("{") else {}
+        raise RefusedError(f"{method} {path}: {error.code}: {text[:500]}", status) from error
     except OSError as error:
         raise ClusterError(f"the API server does not answer: {error}") from error
     return json.loads(text) if text.startswith(("{", "[")) else text

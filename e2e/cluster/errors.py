@@ -1,5 +1,7 @@
 """What can go wrong here, in classes that a command turns into one message and an exit code."""
 
+from typing import Any
+
 
 class ClusterError(Exception):
     """Something in the local cluster failed; the message says what, and what to do next."""
@@ -12,6 +14,14 @@ class CommandError(ClusterError):
         self.argv, self.code, self.output = argv, code, output
         shown = " ".join(argv[:6]) + (" ..." if len(argv) > 6 else "")
         super().__init__(f"{output.strip()[-2000:]}\n(`{shown}` ended with exit code {code})")
+
+
+class RefusedError(ClusterError):
+    """The API server refused a request; `status` is its Status object, which names causes and their fields."""
+
+    def __init__(self, message: str, status: dict[str, Any]) -> None:
+        self.status = status
+        super().__init__(message)
 
 
 class CannotRunHereError(ClusterError):
