@@ -32,7 +32,7 @@ from rlhf_runtime.job.reporter import TRAINING, Reporter
 from rlhf_runtime.job.roles import flow_settings, make_roles
 from rlhf_runtime.job.run_folder import RunFolder, RunFolderError
 from rlhf_runtime.job.summary import COMPLETE, FAILED, INTERRUPTED, Outcome, finished_run, write_summary
-from rlhf_runtime.resilience.checkpoint import Commit, CommitLog
+from rlhf_runtime.resilience.checkpoint import Commit, CommitLog, newest_epoch
 from rlhf_runtime.resilience.incidents import Incident
 from rlhf_runtime.resilience.state_store import open_state_store
 from rlhf_runtime.telemetry.curve import draw_curve
@@ -130,6 +130,7 @@ class JobRunner:
             if not self._fresh:
                 self._folder.check_manifest(self._job.to_manifest())
                 if outcome := finished_run(self._folder, self._job):
+                    self._tell_of_finished()
                     return outcome
                 self._take_over()
             return self._run()
@@ -155,6 +156,12 @@ class JobRunner:
         outcome = self._wind_up(COMPLETE, "") if complete else self._wind_up(INTERRUPTED, "stopped after a step")
         assert outcome is not None, "a run that has trained has an epoch"
         return outcome
+
+    def _tell_of_finished(self) -> None:
+        """Nothing is left to do, such as after a controller that was lost between its last line and its exit."""
+        lines = self._folder.read_metrics(up_to_step=self._total)
+        epoch = newest_epoch(open_state_store(self._folder.state))
+        self._reporter.taken_over(epoch, lines, self._folder.incidents())
 
     def _take_over(self) -> None:
         """Claim the run and read what an earlier session left of it."""
