@@ -1,8 +1,9 @@
 """The operator's process: what it is made of, and how it begins and ends.
 
-start ─► API server there? CRD there? rights there? ─► stand by ─► leader ─► watch and work ─► SIGTERM or lost lease
-                                                                                 │                      │
-                                                                   a kind came or went: watch anew      └─► release the lease
+    start ─► API server, CRD, rights there? ─► stand by ─► leader ─► watch and work ─► SIGTERM or lost lease
+                                                                       │    ▲                 │
+                                                                       └────┘                 └─► release the lease
+                                                               a kind came or went
 """
 
 from __future__ import annotations

@@ -1,0 +1,254 @@
+"""What is sent for a plan, and what is not."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+from aiohttp import web
+from fake_api_server import Request, refusal
+from operator_builders import child, job, run
+from reconciling import KEY, SETTINGS, looking
+
+from rlhf_api.types import RLHFJobStatus
+from rlhf_operator.kube.execute import IncompleteError
+from rlhf_operator.kube.kinds import CONFIG_MAP, EVENT, POD, RLHF_JOB, SECRET
+from rlhf_operator.planning.plan import Delete, Event, Plan, ScaleRole
+
+CONFIG: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    **child("ppo", "ppo-config", data={"job.json": "{}"}),
+}
+TOKEN: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "Secret",
+    **child("ppo", "ppo-token", stringData={"ray-token": "x"}),
+}
+STATUS = RLHFJobStatus(summary="Starting", roles_ready="0/4")
+HELLO = Event(type="Normal", reason="Created", message="The RayCluster is being made.", key="created")
+
+
+def test_a_second_look_at_a_job_that_is_as_it_should_be_sends_nothing() -> None:
+    async def test() -> None:
+        async with looking() as it:
+            it.see(RLHF_JOB, job())
+            it.plan = lambda _: Plan(applies=[CONFIG, TOKEN], status=STATUS, events=[HELLO])
+            await it.look()
+            assert len(it.server.asked("PATCH|POST")) == 4
+            it.server.requests.clear()
+            await it.look()
+            assert not it.server.asked("PATCH|POST|PUT|DELETE")
+
+    run(test())
+
+
+def test_after_a_restart_of_the_operator_what_is_there_already_is_not_applied_again() -> None:
+    async def test() -> None:
+        async with looking() as it:
+            it.see(RLHF_JOB, job())
+            it.see(CONFIG_MAP, CONFIG)
+            it.plan = lambda _: Plan(applies=[CONFIG])
+            await it.look()
+            assert not it.server.asked("PATCH")
+
+    run(test())
+
+
+def test_what_somebody_changed_by_hand_is_applied_again() -> None:
+    async def test() -> None:
+        async with looking() as it:
+            it.see(RLHF_JOB, job())
+            it.plan = lambda _: Plan(applies=[CONFIG])
+            await it.look()
+            it.see(CONFIG_MAP, {**CONFIG, "data": {"job.json": "changed"}})
+            await it.look()
+            assert len(it.server.asked("PATCH")) == 2
+            found = it.server.get(CONFIG_MAP, "team", "ppo-config")
+            assert found is not None and found["data"] == {"job.json": "{}"}
+
+    run(test())
+
+
+def test_what_the_api_server_writes_in_its_own_way_is_not_applied_for_ever() -> None:
+    async def test() -> None:
+        async with looking() as it:
+            it.see(RLHF_JOB, job())
+            it.plan = lambda _: Plan(applies=[CONFIG])
+
+            async def own_way(request: Request) -> web.Response | None:
+                if request.method != "PATCH":
+                    return None
+                thing = it.server.put(CONFIG_MAP, {**request.body, "data": {"job.json": "{ }"}})
+                return web.json_response(thing)
+
+            it.server.fault = own_way
+            for _ in range(3):
+                await it.look()
+            assert len(it.server.asked("PATCH")) == 1
+
+    run(test())
+
+
+def test_a_secret_which_may_not_be_read_is_applied_again_once_in_a_while() -> None:
+    async def test() -> None:
+        async with looking() as it:
+            it.see(RLHF_JOB, job())
+            it.plan = lambda _: Plan(applies=[TOKEN])
+            for seconds in (0, 10, SETTINGS.resync_seconds + 1):
+                it.clock.seconds = seconds
+                await it.look()
+            assert len(it.server.asked("PATCH .*/secrets/")) == 2
+            assert it.server.get(SECRET, "team", "ppo-token") is not None
+            assert not it.server.asked("GET .*/secrets")
+
+    run(test())
+
+
+def test_a_status_is_written_only_when_it_differs() -> None:
+    async def test() -> None:
+        async with looking() as it:
+            it.see(RLHF_JOB, job())
+            it.plan = lambda _: Plan(status=STATUS)
+            await it.look()
+            await it.look()
+            assert len(it.server.asked("PATCH .*/status")) == 1
+            it.plan = lambda _: Plan(status=STATUS.model_copy(update={"roles_ready": "4/4"}))
+            await it.look()
+            assert it.status["rolesReady"] == "4/4"
+            assert len(it.server.asked("PATCH .*/status")) == 2
+
+    run(test())
+
+
+def test_an_event_is_told_once_also_by_the_next_operator() -> None:
+    async def test() -> None:
+        async with looking() as it:
+            thing = it.see(RLHF_JOB, job())
+            it.plan = lambda _: Plan(events=[HELLO])
+            await it.look()
+            await it.look()
+            assert len(it.server.asked("POST")) == 1
+            it.executor.events.forget(KEY)
+            assert await it.executor.events.tell(thing, HELLO) is False
+            assert sum(kind == EVENT for kind, _, _ in it.server.objects) == 1
+            another = dataclasses.replace(HELLO, key="created/2")
+            assert await it.executor.events.tell(thing, another) is True
+
+    run(test())
+
+
+def test_a_refused_object_does_not_keep_the_others_and_the_status_from_being_written() -> None:
+    async def test() -> None:
+        async with looking() as it:
+            it.see(RLHF_JOB, job())
+            it.plan = lambda _: Plan(applies=[TOKEN, CONFIG], status=STATUS)
+
+            async def refuse(request: Request) -> web.Response | None:
+                return refusal(422, "Invalid", "no") if "/secrets/" in request.path else None
+
+            it.server.fault = refuse
+            with pytest.raises(IncompleteError, match="422: no") as caught:
+                await it.look()
+            assert caught.value.kinds == ("Invalid",)
+            assert it.server.get(CONFIG_MAP, "team", "ppo-config") is not None
+            assert it.status["summary"] == "Starting"
+            told = [thing for (kind, _, _), thing in it.server.objects.items() if kind == EVENT]
+            assert [event["reason"] for event in told] == ["ApplyFailed"]
+            assert "The API server refuses Secret ppo-token" in told[0]["message"]
+
+    run(test())
+
+
+@pytest.mark.parametrize("status", [409, 500, 503], ids=["a conflict", "a broken server", "an overloaded server"])
+def test_a_passing_trouble_is_an_error_but_no_event(status: int) -> None:
+    async def test() -> None:
+        async with looking() as it:
+            it.see(RLHF_JOB, job())
+            it.plan = lambda _: Plan(applies=[CONFIG])
+
+            async def trouble(request: Request) -> web.Response | None:
+                return refusal(status, "Trouble", "later") if request.method == "PATCH" else None
+
+            it.server.fault = trouble
+            with pytest.raises(IncompleteError):
+                await it.look()
+            assert not it.server.asked("POST")
+            it.server.fault = None
+            await it.look()
+            assert it.server.get(CONFIG_MAP, "team", "ppo-config") is not None
+
+    run(test())
+
+
+def test_a_namespace_that_is_being_deleted_is_known_from_the_refusal() -> None:
+    async def test() -> None:
+        async with looking() as it:
+            it.see(RLHF_JOB, job())
+            it.plan = lambda _: Plan(applies=[CONFIG])
+
+            async def refuse(request: Request) -> web.Response | None:
+                text = 'configmaps "ppo-config" is forbidden: unable to create new content in namespace team'
+                return refusal(403, "Forbidden", text, "NamespaceTerminating") if request.method == "PATCH" else None
+
+            it.server.fault = refuse
+            with pytest.raises(IncompleteError):
+                await it.look()
+            it.plan = lambda _: Plan()
+            await it.look()
+            assert [snapshot.namespace_terminating for snapshot in it.snapshots] == [False, True]
+            assert not it.server.asked("POST")
+
+    run(test())
+
+
+def test_a_delete_reaches_only_the_object_that_was_seen() -> None:
+    async def test() -> None:
+        async with looking() as it:
+            it.see(RLHF_JOB, job())
+            pod = it.see(POD, child("ppo", "old"))
+            delete = Delete(api_version="v1", kind="Pod", name="old", uid=pod["metadata"]["uid"], grace_seconds=0)
+            it.plan = lambda _: Plan(deletes=[delete])
+            await it.look()
+            assert it.server.get(POD, "team", "old") is None
+            it.see(POD, child("ppo", "old"))
+            await it.look()
+            assert it.server.get(POD, "team", "old") is not None
+            assert it.server.asked("DELETE")[0].body["gracePeriodSeconds"] == 0
+
+    run(test())
+
+
+def test_a_call_without_a_controller_is_an_error_and_the_rest_is_done() -> None:
+    async def test() -> None:
+        async with looking() as it:
+            it.see(RLHF_JOB, job())
+            it.plan = lambda _: Plan(calls=[ScaleRole(role="reward", replicas=2)], applies=[CONFIG])
+            with pytest.raises(IncompleteError, match="no controller runs"):
+                await it.look()
+            assert it.server.get(CONFIG_MAP, "team", "ppo-config") is not None
+
+    run(test())
+
+
+def test_a_finished_job_whose_time_is_over_is_deleted() -> None:
+    async def test() -> None:
+        async with looking() as it:
+            it.see(RLHF_JOB, job())
+            it.plan = lambda _: Plan(delete_job=True)
+            await it.look()
+            assert it.server.get(RLHF_JOB, *KEY) is None
+
+    run(test())
+
+
+def test_the_wake_up_is_never_later_than_the_resync() -> None:
+    async def test() -> None:
+        async with looking() as it:
+            it.see(RLHF_JOB, job())
+            assert await it.look() == SETTINGS.resync_seconds
+            it.plan = lambda _: Plan(wake_in=1e9)
+            assert await it.look() == SETTINGS.resync_seconds
+            it.plan = lambda _: Plan(wake_in=3.0)
+            assert await it.look() == 3.0
+
+    run(test())
