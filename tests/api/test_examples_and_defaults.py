@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,11 @@ def job(manifest: dict[str, object]) -> RLHFJob:
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.stem)
 def test_every_example_is_valid_and_named_after_its_file(path: Path) -> None:
     assert example(path.stem).name == path.stem
+
+
+def test_every_example_is_in_the_list_of_examples() -> None:
+    listed = re.findall(r"^\| \[(.*?)\]\(\1\)", (EXAMPLES / "README.md").read_text(encoding="utf-8"), re.M)
+    assert sorted(listed) == sorted(path.name for path in EXAMPLES.glob("*.yaml"))
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.stem)
