@@ -36,6 +36,7 @@ def a_job(*, roles: dict[str, dict[str, Any]] | None = None, status: Any = None,
     }
     manifest["spec"] |= spec
     for role in manifest["spec"]["roles"]:
+        role["nodePool"] = {"nodeSelector": {"pool": role["name"]}}
         role |= (roles or {}).get(role["name"], {})
     job = RLHFJob.model_validate_json(json.dumps(manifest))
     return job.model_copy(update={"status": status})

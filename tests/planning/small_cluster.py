@@ -228,8 +228,8 @@ class SmallCluster:
     def warn(self, about: dict[str, Any], reason: str, message: str) -> None:
         involved = {"kind": about["kind"], "uid": about["metadata"]["uid"], "name": about["metadata"]["name"]}
         event = {"involvedObject": involved, "reason": reason, "message": message}
+        self.warnings = [known for known in self.warnings if known["message"] != message]
         self.warnings.append({**event, "type": "Warning", "lastTimestamp": format_time(self.now)})
-        del self.warnings[:-20]
 
     def report(self) -> Report | None:
         controller = self._training_controller()
@@ -275,11 +275,11 @@ class SmallCluster:
             for pod in [pod for pod in self.pods if _group(pod) == name and _over(pod)]:
                 self.pods.remove(pod)
                 return
-            for leaving in group.get("scaleStrategy", {}).get("workersToDelete", ()):
-                for pod in self.pods:
-                    if pod["metadata"]["name"] == leaving:
-                        self.remove(pod)
-            members = [pod for pod in self.pods if _group(pod) == name]
+            leaving = group.get("scaleStrategy", {}).get("workersToDelete", ())
+            for pod in self.pods:
+                if pod["metadata"]["name"] in leaving:
+                    self.remove(pod)
+            members = [pod for pod in self.pods if _group(pod) == name and pod["metadata"]["name"] not in leaving]
             for _ in range(group["replicas"] - len(members)):
                 if name in self.quota:
                     pod_name = f"{cluster['metadata']['name']}-{name}-worker-abcde"

@@ -155,7 +155,7 @@ def _roles_ready(seen: Seen, course: Course, rows: tuple[RoleStatus, ...], troub
         return _no(kind, worst(troubles), f"{said} Ready pods: {listed}." if listed else said)
     if not seen.everything_placed:
         return _no(kind, ConditionReason.WAITING_FOR_PODS, f"Pods are being made and placed. Ready pods: {listed}.")
-    if seen.before.start_time is not None and seen.report is not None and seen.report.phase == "TRAINING":
+    if seen.before.start_time is not None and seen.trains:
         return _no(kind, ConditionReason.RECOVERING, f"Roles are being restored. Ready pods: {listed}.")
     told = (seen.report.message if seen.report else "") or "Pods are in place; processes start and models load."
     return _no(kind, ConditionReason.LOADING_MODELS, f"{told} Ready pods: {listed}." if listed else told)
@@ -185,9 +185,8 @@ def _running(seen: Seen, course: Course) -> Claim:
     if course.stage is Stage.HELD:
         return _no(kind, ConditionReason.NOT_STARTED, "The job waits for its next try; `RolesReady` says why.")
     was = seen.holds(kind)
-    phase = seen.report.phase if seen.report else None
     alive = seen.controller is not None and pods.phase(seen.controller) == "Running"
-    if alive and (phase == "TRAINING" or (was and phase in (None, "STOPPING"))):
+    if alive and (seen.trains or (was and (seen.report is None or seen.report.phase == "STOPPING"))):
         return _yes(kind, ConditionReason.TRAINING, "Training.")
     if (trouble := _controller_trouble(seen)) is not None:
         return _no(kind, trouble.reason, trouble.message)

@@ -25,7 +25,7 @@ _WORDS = 2000
 
 def never_joined(seen: Seen, role: Role) -> Sequence[Object]:
     """A role's pods that ended since the last one counted, oldest first, if the runtime cannot have known them."""
-    if seen.holds(ConditionType.RUNNING) or (seen.report is not None and seen.report.phase == "TRAINING"):
+    if seen.trains or seen.holds(ConditionType.RUNNING):
         return ()
     head = pods.created(seen.head) if seen.head is not None else None
     if seen.snapshot.job.spec.suspend or head is None:

@@ -88,7 +88,8 @@ def _troubles_of(seen: Seen, role: Role) -> Iterator[Trouble]:
             yield found
     dead = never_joined(seen, role)
     failure = failure_of(dead[-1]) if dead else _last_failure(seen, role)
-    if failure is not None and failure.pod and not seen.report:
+    moment, born = parse_time(failure.time) if failure else None, _born(seen)
+    if failure is not None and failure.pod and not seen.trains and moment and born and moment >= born:
         yield Trouble(
             reason=ConditionReason.PODS_FAILING,
             message=f'{part.name}: its last pod "{failure.pod}" on node "{failure.node}" ended: {failure.message}',

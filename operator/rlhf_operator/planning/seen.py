@@ -60,6 +60,11 @@ class Seen:
         return self.holds(ConditionType.COMPLETE) or self.holds(ConditionType.FAILED)
 
     @property
+    def trains(self) -> bool:
+        """Whether the controller says that it trains."""
+        return self.report is not None and self.report.phase == "TRAINING"
+
+    @property
     def controller(self) -> Object | None:
         """The controller's pod that is at work or about to be."""
         return next((pod for pod in self.controllers if not pods.ended(pod) and not pods.going(pod)), None)

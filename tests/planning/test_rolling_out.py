@@ -1,0 +1,176 @@
+"""A change to one role touches that role alone; what was changed by hand is restored."""
+
+import pytest
+from planning_builders import a_job
+from small_cluster import HEAD, SmallCluster
+
+from rlhf_operator.planning.plan import ExpectLoss, RestartRole, ScaleRole
+from rlhf_operator.planning.rollout import restart_requests
+
+LONG = {"algorithm": {"name": "PPO", "totalSteps": 1000, "ppo": {}}}
+
+
+def training(**job):
+    return SmallCluster(a_job(**{**LONG, **job})).run_until(lambda cluster: cluster.summary == "Training")
+
+
+def test_a_roles_new_image_replaces_that_roles_pods_only():
+    cluster = training()
+    before = cluster.uids()
+    cluster.edit(roles={"critic": {"image": {"name": "other:2"}}}).run(1)
+    expected = [call for call in cluster.calls if isinstance(call, ExpectLoss)]
+    assert expected and {call.role for call in expected} == {"critic"}
+    cluster.run(10)
+    after = cluster.uids()
+    changed = {group for group in before if before[group] != after[group]}
+    assert changed == {"critic"} and len(after["critic"]) == 1
+    groups = {group["groupName"]: group for group in cluster.ray_cluster["spec"]["workerGroupSpecs"]}
+    assert groups["critic"]["template"]["spec"]["containers"][0]["image"] == "other:2"
+    assert cluster.summary == "Training"
+
+
+def test_another_rendering_or_other_settings_touch_no_pod():
+    cluster = training()
+    before = cluster.uids()
+    spec = cluster.ray_cluster["spec"]
+    cluster.settings = SmallCluster(worker_image="worker:2", ray_version="2.61.0").settings
+    cluster.run(5)
+    assert cluster.uids() == before and cluster.ray_cluster["spec"] == spec
+
+
+def test_more_replicas_are_made_and_the_controller_is_told():
+    cluster = training()
+    before = cluster.uids()
+    cluster.edit(roles={"reward": {"replicas": 3}}).run(8)
+    after = cluster.uids()
+    assert ScaleRole(role="reward", replicas=3) in cluster.calls
+    assert len(after["reward"]) == 3 and set(before["reward"]) < set(after["reward"])
+    assert {group for group in before if before[group] != after[group]} == {"reward"}
+    assert cluster.row("reward").ready == 3
+
+
+def test_fewer_replicas_the_controller_is_told_first_and_the_newest_pods_go():
+    cluster = training(roles={"reward": {"replicas": 3}})
+    oldest = cluster.living("reward")[0]["metadata"]["uid"]
+    cluster.edit(roles={"reward": {"replicas": 1}}).reconcile()
+    groups = {group["groupName"]: group for group in cluster.ray_cluster["spec"]["workerGroupSpecs"]}
+    assert cluster.calls[-1] == ScaleRole(role="reward", replicas=1)
+    assert groups["reward"]["replicas"] == 3, "no pod goes before the controller knows"
+    cluster.run(6)
+    assert cluster.uids()["reward"] == [oldest]
+    groups = {group["groupName"]: group for group in cluster.ray_cluster["spec"]["workerGroupSpecs"]}
+    assert groups["reward"]["replicas"] == 1 and "scaleStrategy" not in groups["reward"]
+    assert cluster.summary == "Training"
+
+
+def test_a_restart_is_asked_for_once():
+    cluster = training()
+    cluster.edit(annotations={"rlhf.dev/restart": "critic=monday"}).run(5)
+    assert [call.role for call in cluster.calls if isinstance(call, RestartRole)] == ["critic"]
+    cluster.edit(annotations={"rlhf.dev/restart": "critic=monday,reward=1,nobody=1"}).run(5)
+    assert [call.role for call in cluster.calls if isinstance(call, RestartRole)] == ["critic", "reward"]
+
+
+def test_a_restart_waits_for_a_controller_that_can_be_told():
+    cluster = training()
+    cluster.reachable = False
+    cluster.edit(annotations={"rlhf.dev/restart": "critic=1"}).run(3)
+    assert not cluster.calls
+    cluster.reachable = True
+    cluster.run(3)
+    assert [call.role for call in cluster.calls] == ["critic"]
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("", {}),
+        ("critic=1", {"critic": "1"}),
+        (" critic = 1 , reward=a=b,", {"critic": "1", "reward": "a=b"}),
+        ("critic", {"critic": ""}),
+    ],
+)
+def test_restart_requests_are_read(text, want):
+    assert restart_requests(text) == want
+
+
+def test_a_lost_head_takes_all_pods_with_it_and_counts_for_no_role():
+    cluster = training()
+    before = cluster.uids()
+    head = cluster.living(HEAD)[0]
+    cluster.kill(head)
+    cluster.run(1)
+    assert cluster.condition("ClusterReady") == ("False", "HeadLost")
+    cluster.run_until(lambda cluster: cluster.summary == "Training", limit=20)
+    after = cluster.uids()
+    assert all(not set(before[group]) & set(after[group]) for group in before)
+    assert cluster.job.status.restarts == 0
+    assert "HeadLost" in cluster.reasons()
+    assert cluster.made_jobs == 1
+
+
+def test_with_fault_tolerance_roles_outlive_their_head():
+    cluster = training(head={"gcsFaultTolerance": {"redisAddress": "redis:6379"}})
+    before = cluster.uids()
+    cluster.kill(cluster.living(HEAD)[0])
+    for _ in range(3):
+        cluster.reconcile()
+        assert not any(delete.kind == "Pod" for delete in cluster.plan().deletes)
+        cluster.tick()
+    assert cluster.uids()["critic"] == before["critic"]
+
+
+def test_a_changed_head_is_replaced():
+    cluster = training()
+    before = cluster.uids()
+    cluster.edit(head={"resources": {"memory": "4Gi"}})
+    cluster.run_until(lambda cluster: cluster.uids()[HEAD] not in (before[HEAD], []) and cluster.summary == "Training")
+
+
+@pytest.mark.parametrize(
+    "interfere",
+    [
+        pytest.param(lambda cluster: cluster.children.clear(), id="children are deleted"),
+        pytest.param(lambda cluster: setattr(cluster, "ray_cluster", None), id="the RayCluster is deleted"),
+        pytest.param(lambda cluster: setattr(cluster, "controller_job", None), id="the controller's Job is deleted"),
+        pytest.param(lambda cluster: [cluster.remove(pod) for pod in cluster.pods], id="every pod is deleted"),
+        pytest.param(
+            lambda cluster: cluster.ray_cluster["spec"]["workerGroupSpecs"][0].update(replicas=0),
+            id="a group is scaled to nothing",
+        ),
+        pytest.param(
+            lambda cluster: cluster.ray_cluster["spec"].update(workerGroupSpecs=[]), id="the groups are deleted"
+        ),
+        pytest.param(
+            lambda cluster: [child["metadata"]["labels"].clear() for child in cluster.children.values()],
+            id="labels are removed",
+        ),
+    ],
+)
+def test_what_a_hand_changed_is_restored(interfere):
+    cluster = training()
+    children = set(cluster.children)
+    interfere(cluster)
+    cluster.run(1).run_until(lambda cluster: cluster.summary == "Training", limit=30)
+    assert set(cluster.children) == children
+    claims = {key for key in children if key[0] == "PersistentVolumeClaim"}
+    assert all(cluster.children[key]["metadata"]["labels"] for key in children - claims)
+
+
+def test_an_existing_claim_of_ours_is_not_edited():
+    cluster = training()
+    key = ("PersistentVolumeClaim", "ppo-spelling-state")
+    assert key in cluster.children
+    assert not any(manifest["kind"] == "PersistentVolumeClaim" for manifest in cluster.plan().applies)
+
+
+def test_a_pod_on_a_dead_node_is_forced_away_a_minute_after_its_grace():
+    cluster = training()
+    cluster.grace_ticks = 10_000
+    critic = cluster.living("critic")[0]
+    cluster.remove(critic)
+    cluster.run(5)
+    assert critic in cluster.pods
+    cluster.tick(60)
+    (forced,) = [delete for delete in cluster.plan().deletes if delete.kind == "Pod"]
+    assert forced.uid == critic["metadata"]["uid"] and forced.grace_seconds == 0
