@@ -44,6 +44,7 @@ from rlhf_runtime.errors import (
     UnsupportedValueError,
     WorkerClassError,
 )
+from rlhf_runtime.job.run_folder import RunFolderError
 from rlhf_runtime.service.cluster import ClusterUnreachableError
 
 DONE, AGAIN, FAILED = 0, 1, 3
@@ -123,7 +124,7 @@ def _of_state(error: BaseException, chain: list[BaseException], *, training: boo
     if any(_is_full(cause) for cause in chain):
         advice = "Make room at `spec.state.location`, or a larger claim; a new job of this name goes on from there."
         return _failed(ConditionReason.STATE_UNREACHABLE, error, advice)
-    state = next((cause for cause in chain if isinstance(cause, StateStoreError)), None)
+    state = next((cause for cause in chain if isinstance(cause, StateStoreError) or _is_unwritable(cause)), None)
     if state is None:
         return None
     if isinstance(state, StateCorruptError | StateMissingError):
@@ -170,6 +171,10 @@ def _is_full(error: BaseException) -> bool:
     if isinstance(error, RemoteError):
         return error.kind == StateStoreFullError.__name__
     return isinstance(error, StateStoreFullError) or getattr(error, "errno", None) in _FULL
+
+
+def _is_unwritable(error: BaseException) -> bool:
+    return isinstance(error, RunFolderError) and isinstance(error.__cause__, OSError)
 
 
 def _is_of_ray(error: BaseException) -> bool:
