@@ -152,7 +152,7 @@ def _role(spec: Object, status: Object, pods: Iterable[Object]) -> RoleView:
         name=spec["name"],
         type=spec["type"],
         ready=status.get("ready") or 0,
-        desired=status.get("desired") or int(spec.get("replicas", 1)) * int(spec.get("podsPerReplica", 1)),
+        desired=int(status.get("desired", int(spec.get("replicas", 1)) * int(spec.get("podsPerReplica", 1)))),
         restarts=status.get("restarts") or 0,
         uncounted=status.get("uncountedRestarts") or 0,
         nodes=tuple(nodes),
@@ -176,6 +176,11 @@ def component(pod: Object) -> str:
 def is_over(pod: Object) -> bool:
     """Whether a pod has ended."""
     return pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
+
+
+def is_leaving(pod: Object) -> bool:
+    """Whether a pod is being deleted."""
+    return bool(pod["metadata"].get("deletionTimestamp"))
 
 
 def replicas_ready(job: Object) -> str:

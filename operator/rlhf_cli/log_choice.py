@@ -62,7 +62,7 @@ class Choice:
 
 
 class Labels:
-    """Short names of pods, `controller` or `critic/1`: a pod keeps its own, a successor takes that of its predecessor."""
+    """Short names of pods, `critic/1`: a pod keeps its own, and a successor takes that of its predecessor."""
 
     def __init__(self) -> None:
         self._by_uid: dict[str, str] = {}

@@ -20,7 +20,7 @@ import click
 
 from rlhf_api import KIND
 from rlhf_cli.cluster.errors import ClusterError, NotFoundError, RefusedError, UnreachableError
-from rlhf_cli.job_view import end_of, is_over
+from rlhf_cli.job_view import end_of, is_leaving, is_over
 from rlhf_cli.log_choice import Choice, Labels, cannot_start, ended, nothing_there, present
 from rlhf_cli.log_lines import Fresh, LogLine, Writer, parse
 from rlhf_cli.options import FAILED
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 LOOK_SECONDS = 2.0
 GIVE_UP_SECONDS = 300.0
-_RETRY_SECONDS = 1.0
+RETRY_SECONDS = 1.0
 
 
 def follow_logs(cluster: Cluster, name: str, choice: Choice, *, tail: int | None, timestamps: bool) -> int | None:
@@ -96,8 +96,11 @@ class _Follower:
         return None
 
     def _look(self, job: Object, pods: list[Object]) -> None:
-        shown = self._choice.pick(self._labels.give(present(pods)))
-        if not shown and end_of(job) is None:
+        here = {pod["metadata"]["uid"] for pod in pods}
+        # A pod that leaves is read to its end, but its label is for its successor.
+        staying = [pod for pod in present(pods) if not (is_leaving(pod) and pod["metadata"]["uid"] in self._readers)]
+        shown = self._choice.pick(self._labels.give(staying))
+        if not shown and end_of(job) is None and not any(reader.is_alive() for reader in self._readers.values()):
             self._say("", nothing_there(job, self._choice)[0])
         for label, pod in shown.items():
             uid, name = pod["metadata"]["uid"], pod["metadata"]["name"]
@@ -106,8 +109,12 @@ class _Follower:
             if reason := cannot_start(pod):
                 self._say(label, f"pod {name} does not run yet: {reason}")
                 continue
-            earlier = [name for known, name in self._pods.values() if known == label]
+            before = [uid for uid, (known, _) in self._pods.items() if known == label]
+            if any(uid not in here and self._readers[uid].is_alive() for uid in before):
+                continue  # its last lines come first
+            earlier = [self._pods[uid][1] for uid in before]
             if earlier:
+                self._finish()  # how it ended is told first
                 self._say(label, f"pod {earlier[-1]} is replaced by {name}")
             # Of a pod that was there first only the tail is wanted; of a successor everything is new.
             tail = self._tail if not earlier else None
@@ -116,7 +123,7 @@ class _Follower:
             self._readers[uid].start()
 
     def _read(self, label: str, pod: Object, tail: int | None) -> None:
-        fresh, lost_since = Fresh(), None
+        fresh, lost_since, how = Fresh(), None, None
         while not self._stop.is_set():
             since = fresh.last.second if fresh.last else None
             fresh.again()
@@ -126,35 +133,32 @@ class _Follower:
                     lost_since = None
                     if fresh.is_new(line):
                         self._lines.put(line)
-                if self._is_over(pod, label):
-                    return
+                if how is None and (how := self._end_of(pod)):
+                    continue  # what it wrote between the stream's end and its own
             except NotFoundError:
-                self._lines.put(LogLine(time="", text=f"pod {pod['metadata']['name']} is gone", label=f"!{label}"))
-                return
-            except RefusedError as error:  # its container is not made yet
-                since_refused = lost_since = lost_since or time.monotonic()
-                if time.monotonic() - since_refused > GIVE_UP_SECONDS:
-                    self._lines.put(error)
-                    return
-            except UnreachableError as error:
+                how = "is gone"
+            except (RefusedError, UnreachableError) as error:  # a refusal: its container is not made yet
                 lost_since = lost_since or time.monotonic()
                 if time.monotonic() - lost_since > GIVE_UP_SECONDS:
                     self._lines.put(error)
                     return
+                self._stop.wait(RETRY_SECONDS)
+                continue
             except ClusterError as error:
                 self._lines.put(error)
                 return
-            self._stop.wait(_RETRY_SECONDS)
+            if how is not None:
+                self._lines.put(LogLine(time="", text=f"pod {pod['metadata']['name']} {how}", label=f"!{label}"))
+                return
+            self._stop.wait(RETRY_SECONDS)
 
-    def _is_over(self, pod: Object, label: str) -> bool:
-        """Whether a stream ended with its pod; else the API server or the node cut it."""
-        name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+    def _end_of(self, pod: Object) -> str | None:
+        """How a pod ended; None when it lives, and its stream was cut by the API server or the node."""
+        uid = pod["metadata"]["uid"]
         found = next((one for one in self._cluster.pods(self._name) if one["metadata"]["uid"] == uid), None)
-        if found is not None and not is_over(found):
-            return False
-        how = ended(found) if found else "is gone"
-        self._lines.put(LogLine(time="", text=f"pod {name} {how}", label=f"!{label}"))
-        return True
+        if found is None:
+            return "is gone"
+        return ended(found) if is_over(found) else None
 
     def _drain(self, seconds: float) -> None:
         until = time.monotonic() + seconds

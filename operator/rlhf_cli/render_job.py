@@ -8,7 +8,6 @@ from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
-from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
@@ -19,6 +18,9 @@ from rlhf_cli.render import duration
 WIDEST = 120
 _STYLES = {"Complete": "bold green", "Failed": "bold red", "Suspended": "yellow", "Degraded": "yellow"}
 _LAST_EVENTS = 6
+_LONGEST_BAR = 60
+_LEFT = ("NAMESPACE", "NAME", "ALGORITHM", "STATE")
+_LEFT_OUT_FIRST = ("HELD-OUT", "ALGORITHM", "RESTARTS", "REWARD", "ROLES")
 
 
 def age(seconds: float) -> str:
@@ -40,31 +42,36 @@ def decimal(value: Any) -> str:
         return "-"
 
 
-def jobs_table(jobs: Sequence[Object], now: datetime, *, with_namespace: bool) -> Table:
-    """Many jobs, a line for each."""
-    table = _table()
-    for name in ("NAMESPACE", "NAME") if with_namespace else ("NAME",):
-        table.add_column(name, overflow="fold")
-    for name in ("ALGORITHM", "STATE"):
-        table.add_column(name, no_wrap=True)
-    for name in ("STEP", "REWARD", "HELD-OUT", "ROLES", "RESTARTS", "AGE"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for job in jobs:
-        progress, (step, total) = job_view.progress_of(job), job_view.steps(job)
-        state = job_view.summary(job)
-        table.add_row(
-            *([job["metadata"]["namespace"]] if with_namespace else []),
-            job_view.name_of(job),
-            job["spec"]["algorithm"]["name"],
-            Text(state, style=_STYLES.get(state, "")),
-            f"{step}/{total}",
-            decimal(progress.get("reward")),
-            decimal(progress.get("evaluation")),
-            job_view.replicas_ready(job),
-            str(job_view.status_of(job).get("restarts") or 0),
-            age((now - job_view.created(job)).total_seconds()),
-        )
-    return table
+def jobs_table(jobs: Sequence[Object], now: datetime, *, with_namespace: bool, width: int = WIDEST) -> Text:
+    """Many jobs, a line for each, to be printed as they are.
+
+    Where it is narrow, columns are left out; names are never broken, since they are there to be copied.
+    """
+    columns = {
+        **({"NAMESPACE": [str(found["metadata"]["namespace"]) for found in jobs]} if with_namespace else {}),
+        "NAME": [job_view.name_of(found) for found in jobs],
+        "ALGORITHM": [str(found["spec"]["algorithm"]["name"]) for found in jobs],
+        "STATE": [job_view.summary(found) for found in jobs],
+        "STEP": ["{}/{}".format(*job_view.steps(found)) for found in jobs],
+        "REWARD": [decimal(job_view.progress_of(found).get("reward")) for found in jobs],
+        "HELD-OUT": [decimal(job_view.progress_of(found).get("evaluation")) for found in jobs],
+        "ROLES": [job_view.replicas_ready(found) for found in jobs],
+        "RESTARTS": [str(job_view.status_of(found).get("restarts") or 0) for found in jobs],
+        "AGE": [age((now - job_view.created(found)).total_seconds()) for found in jobs],
+    }
+    for name in _LEFT_OUT_FIRST:
+        if sum(max(map(len, [title, *cells])) + 2 for title, cells in columns.items()) - 2 > width:
+            del columns[name]
+    widths = {name: max(map(len, [name, *cells])) for name, cells in columns.items()}
+    text = Text(no_wrap=True, overflow="ignore")
+    for number, row in enumerate(zip(*([name, *cells] for name, cells in columns.items()), strict=True)):
+        text.append("\n" if number else "")
+        for name, cell in zip(columns, row, strict=True):
+            style = "bold" if number == 0 else _STYLES.get(cell, "") if name == "STATE" else ""
+            text.append(cell.ljust(widths[name]) if name in _LEFT else cell.rjust(widths[name]), style=style)
+            text.append("  ")
+        text.rstrip()
+    return text
 
 
 def job(
@@ -96,9 +103,11 @@ def job(
     parts += [_condition(condition, now) for condition in job_view.important_conditions(found)]
     roles = job_view.roles(found, pods)
     parts += ["", role_table(roles, now, with_nodes=pods is not None)]
+    if any(role.uncounted for role in roles):
+        parts.append(Text("(+N): restarts that do not count against `maxRestarts`", style="dim"))
     parts += _failures(roles, now)
     if events:
-        parts += ["", event_table(events, now)]
+        parts += ["", Text("EVENTS", style="bold"), event_table(events, now)]
     hidden = [name for name, objects in (("pods", pods), ("events", events)) if objects is None]
     if hidden:
         parts.append(Text(f"Not shown, since you may not list them: {' and '.join(hidden)}", style="dim"))
@@ -132,15 +141,14 @@ def _progress(found: Object, width: int, seconds_left: float | None) -> list[Ren
     return lines
 
 
-def _bar(done: int, total: int, after: str, width: int) -> Table:
+def _bar(done: int, total: int, after: str, width: int) -> Text:
     before = f"step {done}/{total}"
-    room = max(6, width - len(before) - len(after) - 2)
-    row = Table.grid(padding=(0, 1), pad_edge=False)
-    row.add_column(no_wrap=True)
-    row.add_column(width=min(room, 60))
-    row.add_column(no_wrap=True)
-    row.add_row(Text(before, style="bold"), ProgressBar(total=max(total, 1), completed=min(done, total)), after)
-    return row
+    room = min(_LONGEST_BAR, max(6, width - len(before) - len(after) - 2))
+    filled = room * min(done, total) // max(total, 1)
+    text = Text(f"{before} ", style="bold")
+    text.append("━" * filled, style="green")
+    text.append("─" * (room - filled), style="not bold dim")
+    return text.append(f" {after}", style="not bold")
 
 
 def _condition(condition: Object, now: datetime) -> RenderableType:
@@ -164,14 +172,15 @@ def role_table(roles: Sequence[RoleView], now: datetime, *, with_nodes: bool = T
         table.add_column("NODES", overflow="fold")
     table.add_column("LAST FAILURE", overflow="fold")
     for role in roles:
-        ready = Text(f"{role.ready}/{role.desired}", style="" if role.ready >= role.desired else "yellow")
+        counts = f"{role.ready}/{role.desired}" if role.desired else "-"
+        ready = Text(counts, style="" if role.ready >= role.desired else "yellow")
         nodes = [_nodes(role)] if with_nodes else []
         table.add_row(role.name, role.type, ready, _restarts(role), *nodes, _failure(role, now))
     return table
 
 
 def _restarts(role: RoleView) -> str:
-    return f"{role.restarts} +{role.uncounted}" if role.uncounted else str(role.restarts)
+    return f"{role.restarts} (+{role.uncounted})" if role.uncounted else str(role.restarts)
 
 
 def _nodes(role: RoleView) -> str:
@@ -189,7 +198,7 @@ def _failure(role: RoleView, now: datetime) -> str:
     text = str(failure.get("reason") or "Unknown")
     if failure.get("exitCode") is not None:
         text += f" (exit code {failure['exitCode']})"
-    return text + (f" {age((now - time).total_seconds())} ago" if time else "")
+    return text + (f", {age((now - time).total_seconds())} ago" if time else "")
 
 
 def _failures(roles: Sequence[RoleView], now: datetime) -> list[RenderableType]:
@@ -211,7 +220,8 @@ def _failures(roles: Sequence[RoleView], now: datetime) -> list[RenderableType]:
 def event_table(events: Sequence[Object], now: datetime, *, last: int = _LAST_EVENTS) -> Table:
     """The newest events, oldest first."""
     table = _table()
-    table.add_column("EVENT", no_wrap=True, justify="right")
+    table.show_header = False
+    table.add_column("", no_wrap=True, justify="right")
     table.add_column("", no_wrap=True)
     table.add_column("", overflow="fold")
     for event in job_view.events(events, last=last):

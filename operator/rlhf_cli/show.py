@@ -24,7 +24,10 @@ def show_jobs(cluster: Cluster, *, everywhere: bool) -> None:
         where = "in any namespace" if everywhere else f'in namespace "{cluster.namespace}"'
         click.echo(f"There is no {KIND} {where}; start one with: {next_command('submit', 'FILE')}", err=True)
         return
-    terminal.console().print(render_job.jobs_table(jobs, terminal.now(), with_namespace=everywhere))
+    console = terminal.console()
+    console.print(
+        render_job.jobs_table(jobs, terminal.now(), with_namespace=everywhere, width=console.width), soft_wrap=True
+    )
 
 
 def show_job(cluster: Cluster, job: Object) -> None:

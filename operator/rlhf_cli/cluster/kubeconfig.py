@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,9 +77,33 @@ def _of_files(files: str, context: str | None, namespace: str | None) -> Access:
         config_dict=merged.config, config_base_path=None, active_context=wanted, config_persister=merged.save_changes
     )
     configuration = Configuration()
-    loader.load_and_set(configuration)
+    with _Complaints() as complaints:
+        loader.load_and_set(configuration)
+    user = merged.config["users"].get_with_name(loader.current_context["context"].get("user"), safe=True)
+    command = ((user["user"].safe_get("exec") if user else None) or {}).get("command")
+    if command and not configuration.api_key and not configuration.cert_file:
+        raise KubeconfigError(f'the credential plugin "{command}" gives nothing: {"; ".join(complaints.texts)}')
     preset = loader.current_context["context"].get("namespace")
     return Access(configuration=configuration, context=wanted, namespace=namespace or preset or "default")
+
+
+class _Complaints(logging.Handler):
+    """What the package only logs: with a credential plugin that fails it would go on as nobody."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep it."""
+        self.texts.append(record.getMessage())
+
+    def __enter__(self) -> _Complaints:
+        logging.getLogger().addHandler(self)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        logging.getLogger().removeHandler(self)
 
 
 def _choose(known: list[str]) -> str:
