@@ -63,7 +63,7 @@ def test_labels_that_steer_controllers_are_not_the_users(pod):
     plain = template({}, pod)["metadata"]
     kept = {"team": "rl", "array.io/mine": "kept"}
     assert made["metadata"]["labels"] == {**plain["labels"], **kept}
-    annotations = {name: text for name, text in made["metadata"]["annotations"].items() if name != "rlhf.dev/spec-hash"}
+    annotations = {name: text for name, text in made["metadata"]["annotations"].items() if not name.endswith("-hash")}
     assert annotations == {**kept, **({"ray.io/overwrite-container-cmd": "true"} if pod == ROLE else {})}
 
 

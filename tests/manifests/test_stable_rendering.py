@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from manifest_jobs import EXAMPLES, HERE, SETTINGS, SMALL, group_of, job_of, read
 from spec_changes import CHANGES, edited
 
+from rlhf_operator.manifests import raycluster
 from rlhf_operator.manifests.parts import groups_of
+from rlhf_operator.manifests.podtemplates import pod_template
 from rlhf_operator.manifests.raycluster import changed_groups, ray_cluster, user_hash
 
 OTHER = replace(
@@ -32,13 +34,40 @@ def test_other_settings_leave_a_living_cluster_as_it_is(manifest):
     assert changed_groups(job, living) == ()
 
 
-def test_a_group_is_kept_with_what_another_version_rendered():
+def test_a_group_is_kept_with_what_another_version_rendered(monkeypatch):
+    def of_an_older_version(*arguments, **options):
+        template = pod_template(*arguments, **options)
+        template["spec"]["containers"][0]["workingDir"] = "/of-an-older-version"
+        return template
+
+    job = job_of(SMALL)
+    monkeypatch.setattr(raycluster, "pod_template", of_an_older_version)
+    living = ray_cluster(job, SETTINGS)
+    monkeypatch.undo()
+    assert ray_cluster(job, OTHER, living=living) == living
+
+
+@pytest.mark.parametrize("name", ["headgroup", "actor"])
+def test_what_somebody_changed_by_hand_is_rendered_again_and_rolls_nothing_out(name):
     job = job_of(SMALL)
     living = ray_cluster(job, SETTINGS)
-    for name in ("headgroup", "actor"):
-        group_of(living, name)["template"]["spec"]["containers"][0]["workingDir"] = "/of-an-older-version"
-    living["spec"]["gcsFaultToleranceOptions"] = {"redisAddress": "of-an-older-version:6379"}
-    assert ray_cluster(job, OTHER, living=living) == living
+    by_hand = copy.deepcopy(living)
+    group_of(by_hand, name)["template"]["spec"]["containers"][0]["image"] = "by-hand"
+    assert ray_cluster(job, SETTINGS, living=by_hand) == living
+    assert changed_groups(job, by_hand) == ()
+
+
+def test_a_cluster_that_was_suspended_or_scaled_by_hand_is_set_right():
+    job = job_of(SMALL)
+    living = ray_cluster(job, SETTINGS)
+    by_hand = copy.deepcopy(living)
+    by_hand["spec"] |= {
+        "suspend": True,
+        "enableInTreeAutoscaling": True,
+        "autoscalerOptions": {"idleTimeoutSeconds": 1},
+    }
+    group_of(by_hand, "actor").update(replicas=7, maxReplicas=9, suspend=True)
+    assert ray_cluster(job, SETTINGS, living=by_hand) == living
 
 
 def test_rendering_leaves_the_living_object_untouched():

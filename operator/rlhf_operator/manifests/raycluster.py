@@ -1,14 +1,18 @@
 """The RayCluster: a head that does no RL work, and one worker group for each role that is not colocated.
 
 A group is rendered once, when it is made or when the user changes what it is made from; from then on it is kept as it
-lives, text and all, and only `replicas` and `scaleStrategy` follow. The annotation `rlhf.dev/spec-hash` on its pod
-template tells which text of the user it was made from. So a new version of the operator, or new settings of it, change
-no running job. KubeRay takes `workerGroupSpecs` as one value: each apply holds all groups.
+lives, text and all, and only `replicas` and `scaleStrategy` follow. Two annotations on its pod template tell:
+
+- `rlhf.dev/spec-hash`: from which text of the user it was made. Another one rolls the group out.
+- `rlhf.dev/rendered-hash`: whether it is still what an operator rendered. What somebody changed by hand is rendered
+  again, without a roll-out (`keeping`).
+
+So a new version of the operator, or new settings of it, change no running job. KubeRay takes `workerGroupSpecs` as one
+value: each apply holds all groups.
 """
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,12 +23,17 @@ from rlhf_api.types import RLHFJob
 from rlhf_api.types.state import GCSFaultTolerance
 from rlhf_operator.config import Settings
 from rlhf_operator.manifests import sizes
+from rlhf_operator.manifests.keeping import is_unchanged, kept, sealed, user_hash
 from rlhf_operator.manifests.objects import Manifest, manifest, plain, uid_of
-from rlhf_operator.manifests.parts import HEAD_GROUP, groups_of, head_part, part_of, role_part, spec_hash
+from rlhf_operator.manifests.parts import HEAD_GROUP, groups_of, head_part, role_part
 from rlhf_operator.manifests.podtemplates import pod_template
+
+__all__ = ["changed_groups", "ray_cluster", "user_hash"]
 
 _HEAD_GRACE_SECONDS = 5
 """The shell around Ray's head does not pass SIGTERM on, and a head has nothing to save."""
+_HEAD_FIELDS = ("rayVersion", "gcsFaultToleranceOptions", "headGroupSpec")
+_GROUP_FIELDS = ("groupName", "numOfHosts", "rayStartParams", "template")
 _OVERWRITE_COMMAND_ANNOTATION = "ray.io/overwrite-container-cmd"
 
 
@@ -49,67 +58,39 @@ def ray_cluster(
         workers_to_delete: Names of pods, by group, that are to go first when the group shrinks.
     """
     old: Mapping[str, Any] = living["spec"] if living is not None else {}
-    if _is_unchanged(job, HEAD_GROUP, old.get("headGroupSpec")):
-        spec = copy.deepcopy(dict(old))
-    else:
-        spec = _head_fields(job, settings)
+    spec = kept(job, HEAD_GROUP, old, fields=_HEAD_FIELDS) or sealed(_head_fields(job, settings))
     old_groups = _groups(old)
     ranks = {name: rank for rank, name in enumerate(order or ())}
     groups = []
     for name in sorted(groups_of(job), key=lambda name: ranks.get(name, -1)):
-        old_group = old_groups.get(name)
-        if old_group is not None and _is_unchanged(job, name, old_group):
-            group = copy.deepcopy(dict(old_group))
-        else:
-            group = _role_group(job, settings, name)
-        groups.append(
-            _scaled(group, _pods(job, name), replicas=replicas or {}, workers_to_delete=workers_to_delete or {})
-        )
-    spec["workerGroupSpecs"] = groups
+        group = kept(job, name, old_groups.get(name, {}), fields=_GROUP_FIELDS)
+        group = group or sealed(_role_group(job, settings, name))
+        scale = _scale(job, name, replicas=replicas or {}, workers_to_delete=workers_to_delete or {})
+        groups.append({**group, **scale})
+    # Not for others to switch on by hand: the job's `suspend` takes a snapshot first, and its roles do not scale alone.
+    spec |= {"enableInTreeAutoscaling": False, "suspend": False, "workerGroupSpecs": groups}
     return manifest("ray.io/v1", "RayCluster", names.ray_cluster(job.name), job=job, spec=spec)
-
-
-def user_hash(job: RLHFJob, group: str) -> str:
-    """The hash of what the user wrote about a group, `headgroup` being the head's."""
-    return spec_hash(part_of(job, group))
 
 
 def changed_groups(job: RLHFJob, living: Mapping[str, Any]) -> tuple[str, ...]:
     """The groups of a living RayCluster that the user has changed since they were rendered, the head first."""
     old = {HEAD_GROUP: living["spec"]["headGroupSpec"], **_groups(living["spec"])}
     here = [name for name in (HEAD_GROUP, *groups_of(job)) if name in old]
-    return tuple(name for name in here if not _is_unchanged(job, name, old[name]))
+    return tuple(name for name in here if not is_unchanged(job, name, old[name]))
 
 
 def _groups(spec: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     return {group["groupName"]: group for group in spec.get("workerGroupSpecs") or ()}
 
 
-def _is_unchanged(job: RLHFJob, name: str, group: Mapping[str, Any] | None) -> bool:
-    if group is None:
-        return False
-    annotations = group["template"].get("metadata", {}).get("annotations", {})
-    return bool(annotations.get(names.SPEC_HASH_ANNOTATION) == user_hash(job, name))
-
-
-def _pods(job: RLHFJob, name: str) -> int:
-    role = job.spec.role(name)
-    return role.replicas * role.pods_per_replica
-
-
-def _scaled(
-    group: dict[str, Any],
-    pods: int,
-    *,
-    replicas: Mapping[str, int],
-    workers_to_delete: Mapping[str, Sequence[str]],
+def _scale(
+    job: RLHFJob, name: str, *, replicas: Mapping[str, int], workers_to_delete: Mapping[str, Sequence[str]]
 ) -> dict[str, Any]:
-    name = group["groupName"]
+    role = job.spec.role(name)
+    pods = role.replicas * role.pods_per_replica
     wanted = replicas.get(name, pods)
     leaving = list(workers_to_delete.get(name, ()))
-    group.pop("scaleStrategy", None)
     return {
-        **group,
         "replicas": wanted,
         "minReplicas": 0,
         "maxReplicas": max(wanted, pods),
@@ -135,7 +116,7 @@ def _head_fields(job: RLHFJob, settings: Settings) -> dict[str, Any]:
         "num-gpus": "0",
         "object-store-memory": str(sizes.object_store_bytes(shared_memory)),
     }
-    fields: dict[str, Any] = {"rayVersion": settings.ray_version, "enableInTreeAutoscaling": False}
+    fields: dict[str, Any] = {"rayVersion": settings.ray_version}
     if part.fault_tolerance is not None:
         fields["gcsFaultToleranceOptions"] = _fault_tolerance(job, part.fault_tolerance)
     return {**fields, "headGroupSpec": {"rayStartParams": parameters, "template": template}}
