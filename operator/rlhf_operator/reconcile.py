@@ -57,7 +57,7 @@ class Reconciler:
             await self._refuse(key, error)
             return self.settings.resync_seconds
         if snapshot is None:
-            self.executor.forget(key)
+            await self.executor.forget(key)
             return None
         plan = self.planner(snapshot, self.settings)
         await self.executor.execute(plan, snapshot)

@@ -99,7 +99,13 @@ def test_a_job_that_is_ready_costs_no_request() -> None:
     async def test() -> None:
         async with looking() as it:
             conditions = [
-                {"type": "RolesReady", "status": "True", "reason": "RolesReady", "message": "", "lastTransitionTime": since}
+                {
+                    "type": "RolesReady",
+                    "status": "True",
+                    "reason": "RolesReady",
+                    "message": "",
+                    "lastTransitionTime": since,
+                }
             ]
             it.see(RLHF_JOB, {**job(), "status": {"conditions": conditions}})
             await it.look()

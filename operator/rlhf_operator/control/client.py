@@ -88,7 +88,7 @@ class ControlClient:
     async def report(self, job: RLHFJob, pod: Object | None) -> Report | None:
         """What the controller in a pod says; None if there is no pod, or it does not answer in time."""
         if pod is None:
-            await self.forget(job.metadata.uid)
+            await self.forget(_key(job))
             return None
         connection = await self._connect(job, pod)
         if self._clock() < connection.away_until:
@@ -99,8 +99,7 @@ class ControlClient:
             )
         except grpc.aio.AioRpcError as error:
             connection.away_until = self._clock() + _AWAY_SECONDS
-            key = f"{job.metadata.namespace}/{job.name}"
-            log("the controller gives no report", job=key, pod=connection.pod, error=_said(error), level="debug")
+            log("the controller gives no report", job=_key(job), pod=connection.pod, error=_said(error), level="debug")
             return None
         return report_of(reply)
 
@@ -120,24 +119,24 @@ class ControlClient:
             message = f"the controller does not take {type(call).__name__}: {_said(error)}"
             raise ControlError(message, kind=error.code().name) from error
 
-    async def forget(self, job_uid: str | None) -> None:
-        """Close the connection to a job's controller."""
-        connection = self._connections.pop(job_uid or "", None)
+    async def forget(self, key: str) -> None:
+        """Close the connection to the controller of a job, `NAMESPACE/NAME`."""
+        connection = self._connections.pop(key, None)
         if connection is not None:
             await connection.channel.close()
 
     async def close(self) -> None:
         """Close all connections."""
-        for uid in list(self._connections):
-            await self.forget(uid)
+        for key in list(self._connections):
+            await self.forget(key)
 
     async def _connect(self, job: RLHFJob, pod: Object) -> _Connection:
-        uid = job.metadata.uid or ""
+        key = _key(job)
         pod_uid = f"{pod['metadata']['uid']}/{pod['status']['podIP']}"
-        known = self._connections.get(uid)
+        known = self._connections.get(key)
         if known is not None and known.pod == pod_uid:
             return known
-        await self.forget(uid)
+        await self.forget(key)
         credentials = await asyncio.to_thread(self._credentials, job)
         address = pod["status"]["podIP"]
         target = f"[{address}]:{self._port}" if ":" in address else f"{address}:{self._port}"
@@ -154,8 +153,12 @@ class ControlClient:
         )
         metadata = (("authorization", f"Bearer {credentials.control_token}"),)
         made = _Connection(pod_uid, channel, stubs.JobControlStub(channel), metadata)
-        self._connections[uid] = made
+        self._connections[key] = made
         return made
+
+
+def _key(job: RLHFJob) -> str:
+    return f"{job.metadata.namespace}/{job.name}"
 
 
 def _request(stub: Any, call: Call) -> tuple[Any, Any]:

@@ -123,8 +123,9 @@ class Executor:
             raise
         self.store.put(kinds.RLHF_JOB, answer, quiet=True)
 
-    def forget(self, key: JobKey) -> None:
+    async def forget(self, key: JobKey) -> None:
         """A job is gone."""
+        await self.control.forget(str(key))
         self.applied.forget(key)
         self.gatherer.forget(key)
         self.events.forget(key)

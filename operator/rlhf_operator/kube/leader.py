@@ -1,22 +1,24 @@
 """Only one replica works: the one that holds the lease.
 
-The library's election waits for an answer as long as the API server likes, and gives up for good when a connection
-breaks. Here each request has a limit, a broken connection is a failed try, and time counts from the last renewal that
-succeeded, also when this process was stopped for a while: `sure()` is asked before every change.
+The library's election waits for an answer as long as the API server likes, gives up for good when a connection breaks,
+and its own lock cannot create a Lease (37.0.2 refuses what it itself passes). So the lock here is ours: each request
+has a limit, and a broken connection is a failed try. Time counts from the last renewal that succeeded, also when this
+process was stopped for a while: `sure()` is asked before every change.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
-import aiohttp
 from kubernetes.aio.client.exceptions import ApiException
 from kubernetes.aio.leaderelection.electionconfig import Config
 from kubernetes.aio.leaderelection.leaderelection import LeaderElection
 from kubernetes.aio.leaderelection.leaderelectionrecord import LeaderElectionRecord
-from kubernetes.aio.leaderelection.resourcelock.leaselock import LeaseLock
+from kubernetes.aio.leaderelection.resourcelock.baselock import BaseLock
 
 from rlhf_operator.config import ProcessSettings
 from rlhf_operator.kube.client import KubeClient
@@ -27,36 +29,72 @@ from rlhf_operator.telemetry.logging import log
 LEASE_NAME = "rlhf-operator"
 
 
-class _Lock(LeaseLock):
-    """A lease whose requests end in time."""
+class _Lock(BaseLock):
+    """A Lease whose requests end in time.
 
-    def __init__(self, *, namespace: str, identity: str, client: KubeClient, limit: float, renewed: Callable[[], None]):
-        super().__init__(LEASE_NAME, namespace, identity, client.api)
+    What the library calls a record has times as text of its own; they are taken over as they are, since only their
+    changing matters to it.
+    """
+
+    def __init__(
+        self, *, namespace: str, identity: str, client: KubeClient, limit: float, renewed: Callable[[], None]
+    ) -> None:
+        super().__init__(LEASE_NAME, namespace, identity)
+        self._client = client
         self._limit = limit
         self._renewed = renewed
+        self._seen: dict[str, Any] = {}
 
-    async def get(self, name: str, namespace: str) -> tuple[bool, Any]:
+    async def get(
+        self, name: str, namespace: str
+    ) -> tuple[bool, LeaderElectionRecord] | tuple[bool, Exception] | tuple[bool, None]:
         try:
-            async with asyncio.timeout(self._limit):
-                return await super().get(name, namespace)
-        except (TimeoutError, aiohttp.ClientError, OSError) as error:
-            return False, ApiException(status=0, reason=f"the API server does not answer: {error!r}")
+            self._seen = await self._client.request("GET", LEASE.path(namespace, name), seconds=self._limit)
+        except ApiError as error:
+            if error.status != 404:
+                log("the lease cannot be read", error=str(error), level="warning")
+            failed = ApiException(status=error.status, reason=str(error))
+            failed.body = json.dumps({"code": error.status})
+            return False, failed
+        spec = self._seen.get("spec") or {}
+        seconds = spec.get("leaseDurationSeconds")
+        return True, LeaderElectionRecord(
+            spec.get("holderIdentity") or None,
+            str(seconds) if seconds else None,
+            spec.get("acquireTime"),
+            spec.get("renewTime"),
+        )
 
     async def create(self, name: str, namespace: str, election_record: LeaderElectionRecord) -> bool:
-        return await self._in_time(super().create(name, namespace, election_record))
+        self._seen = {
+            "apiVersion": LEASE.api_version,
+            "kind": LEASE.kind,
+            "metadata": {"name": name, "namespace": namespace},
+        }
+        return await self._write("POST", LEASE.path(namespace), election_record)
 
     async def update(self, name: str, namespace: str, updated_record: LeaderElectionRecord) -> bool:
-        return await self._in_time(super().update(name, namespace, updated_record))
+        return await self._write("PUT", LEASE.path(namespace, name), updated_record)
 
-    async def _in_time(self, request: Any) -> bool:
+    async def _write(self, method: str, path: str, record: LeaderElectionRecord) -> bool:
+        old = self._seen.get("spec") or {}
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        ours = old.get("holderIdentity") == record.holder_identity
+        spec = {
+            "holderIdentity": record.holder_identity,
+            "leaseDurationSeconds": int(float(record.lease_duration or 0)),
+            "acquireTime": old.get("acquireTime", now) if ours else now,
+            "renewTime": now,
+            "leaseTransitions": old.get("leaseTransitions", 0) + (not ours and bool(old)),
+        }
         try:
-            async with asyncio.timeout(self._limit):
-                done = bool(await request)
-        except (TimeoutError, aiohttp.ClientError, OSError):
+            # With the version that was read: of two replicas that try at once, one is refused.
+            await self._client.request(method, path, body={**self._seen, "spec": spec}, seconds=self._limit)
+        except ApiError as error:
+            log("the lease is not ours", error=str(error), level="debug" if error.status == 409 else "warning")
             return False
-        if done:
-            self._renewed()
-        return done
+        self._renewed()
+        return True
 
 
 class Leader:
