@@ -235,7 +235,7 @@ class SmallCluster:
         controller = self._training_controller()
         if controller is None or not self.reachable:
             return None
-        counts = {name: len([pod for pod in self.living(name) if _ready(pod)]) for name in self.replicas}
+        counts = {name: self._ready_pods(name) for name in self.replicas}
         return Report(
             epoch=self.epoch,
             phase=self.phase,
@@ -374,9 +374,11 @@ class SmallCluster:
                 self.end(EndingOutcome.COMPLETE, ConditionReason.ALL_STEPS_DONE, code=0)
 
     def _whole(self) -> bool:
-        return all(
-            len([pod for pod in self.living(name) if _ready(pod)]) >= count for name, count in self.replicas.items()
-        )
+        return all(self._ready_pods(name) >= count for name, count in self.replicas.items())
+
+    def _ready_pods(self, role: str) -> int:
+        """Of the role, or of the one that it is colocated with."""
+        return len([pod for pod in self.living(self.job.spec.role(role).colocate_with or role) if _ready(pod)])
 
     def end(self, outcome: EndingOutcome, reason: ConditionReason, *, code: int, message: str = "") -> None:
         """The controller ends and leaves its last words."""

@@ -10,9 +10,10 @@ from datetime import datetime, timedelta
 
 from rlhf_api.ending import EndingOutcome
 from rlhf_api.enums import ConditionType
+from rlhf_api.names import CONTROLLER_COMPONENT, HEAD_COMPONENT, ROLE_COMPONENT
 from rlhf_api.reasons import ConditionReason
 from rlhf_operator.planning import pods
-from rlhf_operator.planning.clock import format_time, parse_time
+from rlhf_operator.planning.clock import parse_time
 from rlhf_operator.planning.course import Course, Stage, Verdict
 from rlhf_operator.planning.plan import Call, Delete, Suspend
 from rlhf_operator.planning.restarts import exhausted
@@ -183,7 +184,8 @@ def _asked_since(seen: Seen) -> datetime | None:
 def _leaving(seen: Seen) -> bool:
     """Whether a controller's pod is on its way out and may still save something."""
     return any(
-        pods.component(pod) == "controller" and pods.going(pod) and not pods.ended(pod) for pod in seen.snapshot.pods
+        pods.component(pod) == CONTROLLER_COMPONENT and pods.going(pod) and not pods.ended(pod)
+        for pod in seen.snapshot.pods
     )
 
 
@@ -194,7 +196,7 @@ def leftovers(seen: Seen) -> list[Delete]:
     return [
         pods.delete_pod(pod)
         for pod in seen.snapshot.pods
-        if pods.component(pod) in ("head", "role") and not pods.going(pod)
+        if pods.component(pod) in (HEAD_COMPONENT, ROLE_COMPONENT) and not pods.going(pod)
     ]
 
 
@@ -221,8 +223,3 @@ def _delete(api_version: str, kind: str, item: Object) -> Delete:
 def until(moment: datetime | None, now: datetime) -> float | None:
     """Seconds until a moment, at least 0."""
     return None if moment is None else max((moment - now).total_seconds(), 0.0)
-
-
-def shown(moment: datetime) -> str:
-    """A moment in messages."""
-    return format_time(moment)

@@ -14,7 +14,9 @@ Manifest = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delete:
-    """An object to delete, if it is still the one that was seen.
+    """An object to delete, if it is still the one that was seen; what it owns goes in the background.
+
+    The API server orphans the pods of a batch/v1 Job unless it is asked for `propagationPolicy: Background`.
 
     Attributes:
         api_version: Such as `v1`.

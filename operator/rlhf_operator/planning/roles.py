@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import TypeVar
 
 from rlhf_api import names
-from rlhf_api.ending import Ending, RoleEnding
+from rlhf_api.ending import RoleEnding
 from rlhf_api.enums import FailureReason, RestartScope, RolloutEngine, TrainingEngine
 from rlhf_api.reasons import ConditionReason
 from rlhf_api.types import AUTO, Failure, Role, RoleStatus
@@ -222,8 +222,3 @@ def worst(found: Mapping[str, Trouble]) -> ConditionReason:
     """The reason that stands for several: the one that a person must act on."""
     order = [trouble.reason for trouble in found.values() if trouble.reason != ConditionReason.WAITING_FOR_PODS]
     return order[0] if order else ConditionReason.WAITING_FOR_PODS
-
-
-def last_words(ending: Ending | None) -> str:
-    """What a controller said at its end."""
-    return ending.message if ending else ""

@@ -67,7 +67,8 @@ def summary(course: Course, by_type: Mapping[ConditionType, Condition]) -> str:
     )
     whole = roles.status == ConditionStatus.TRUE
     if running.status == ConditionStatus.TRUE:
-        return "Training" if whole else _word(roles)
+        passing = roles.reason in (ConditionReason.WAITING_FOR_PODS, ConditionReason.LOADING_MODELS)
+        return "Training" if whole else "Recovering" if passing else _word(roles)
     if course.refusal is None and ready.status != ConditionStatus.TRUE:
         return _word(ready if roles.reason == ConditionReason.WAITING_FOR_PODS else roles)
     if not whole and roles.reason != ConditionReason.LOADING_MODELS:
