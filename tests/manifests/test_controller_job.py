@@ -5,7 +5,11 @@ from manifest_jobs import HERE, SETTINGS, SMALL, container_of, env_of, job_of, r
 from spec_changes import edited
 
 from rlhf_api import in_pod
+from rlhf_api.ending import EndingOutcome
 from rlhf_operator.manifests.controller_job import controller_job
+from rlhf_operator.manifests.state import state_place
+from rlhf_runtime.service.endings import EXIT_CODES
+from rlhf_runtime.service.settings import read_settings
 
 
 def job(changes=None):
@@ -24,6 +28,32 @@ def test_a_lost_controller_is_replaced_when_it_is_over_and_a_failure_for_good_is
     }
     assert ignore["action"] == "Ignore"
     assert ignore["onPodConditions"] == [{"type": "DisruptionTarget", "status": "True"}]
+
+
+def test_the_job_fails_at_once_with_the_runtimes_exit_code_for_good_and_with_no_other():
+    rule = job()["spec"]["podFailurePolicy"]["rules"][0]
+    assert {outcome for outcome, code in EXIT_CODES.items() if code in rule["onExitCodes"]["values"]} == {
+        EndingOutcome.FAILED
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "want_own_cache"),
+    [
+        ({}, False),
+        ({"state.location": {"uri": "s3://b/f"}, "model": {"huggingFace": {"id": "a/b"}}}, True),
+    ],
+    ids=["a claim", "a URI"],
+)
+def test_the_runtime_reads_from_its_variables_what_the_operator_means(changes, want_own_cache):
+    made = job_of(edited(SMALL, changes))
+    env = env_of(controller_job(made, SETTINGS)["spec"]["template"])
+    told = read_settings([], {name: value for name, value in env.items() if isinstance(value, str)})
+    place = state_place(made, SETTINGS)
+    assert (str(told.run_folder), told.state, told.cache) == (place.run_folder, place.state, place.cache)
+    assert told.cache_ends_with_the_pod is want_own_cache
+    assert told.ray_address == "job-head-svc:6379"
+    assert str(told.job_file) == "/etc/rlhf/job.json"
 
 
 def test_deadlines_are_the_operators():
