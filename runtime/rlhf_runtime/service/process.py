@@ -71,7 +71,7 @@ class ControllerProcess:
             judgement = self._run()
         except Exception as error:  # whatever it is, the operator must hear of it
             judgement = self._judge(error)
-        self._log.line(f"{judgement.outcome}: {judgement.message}")
+        self._log.line(f"{judgement.outcome} ({judgement.reason}): {judgement.message.splitlines()[-1]}")
         self._termination.write(judgement)
         if self._node is not None:
             self._node.leave()
@@ -181,6 +181,7 @@ class ControllerProcess:
         training = self._board.phase in (messages.TRAINING, messages.STOPPING)
         if isinstance(error, InvalidManifestError):
             said = "\n".join(error.lines())
+            self._log.line(said)
             advice = "The operator and the worker image must be of one release: check `spec.controller.image`."
             return Judgement(
                 outcome=EndingOutcome.FAILED, reason=ConditionReason.INVALID_SPEC, message=f"{said}\n{advice}"
