@@ -1,9 +1,9 @@
 """The operator's process: what it is made of, and how it begins and ends.
 
-    start ─► API server, CRD, rights there? ─► stand by ─► leader ─► watch and work ─► SIGTERM or lost lease
-                                                                       │    ▲                 │
-                                                                       └────┘                 └─► release the lease
-                                                               a kind came or went
+start ─► API server, CRD, rights there? ─► stand by ─► leader ─► watch and work ─► SIGTERM or lost lease
+                                                                   │    ▲                 │
+                                                                   └────┘                 └─► release the lease
+                                                           a kind came or went
 """
 
 from __future__ import annotations
@@ -116,6 +116,7 @@ class Operator:
             reconciler.look,
             pace=Pace(at_once=process.workers),
             clock=_clock,
+            revision=self.store.revision,
             failed=reconciler.failed,
             fatal=self._break,
         )

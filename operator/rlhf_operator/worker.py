@@ -1,7 +1,7 @@
 """One worker per job: wakes, looks, and sleeps until something changes or its time has come.
 
     wake ──► wait for a place ──► look (gather, plan, execute) ──► sleep until `wake_in` or the next wake
-                                      └─ error: sleep longer each time, a wake does not cut that short
+                                      └─ error: sleep longer each time; only a change by the user cuts that short
 
 However often a job is woken, there is one look at a time, and one more for all that came meanwhile. Between two looks
 at one job there is a least time, so nothing can make a hot loop.
@@ -44,6 +44,8 @@ class Pace:
 class _Job:
     task: asyncio.Task[None]
     woken: asyncio.Event = field(default_factory=asyncio.Event)
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    revision: object = None
     woken_at: float | None = None
     looking_since: float | None = None
     errors: int = 0
@@ -55,6 +57,7 @@ class Workers:
     Args:
         look: Looks at a job once; returns the seconds until it is to be looked at again, or `GONE`.
         pace: How fast.
+        revision: Of what a job's user wrote; a new one is tried at once, whatever failed before.
         clock: Of this process, seconds.
         failed: Told of each error, for metrics.
         fatal: Told of an error after which the process must end.
@@ -67,6 +70,7 @@ class Workers:
         *,
         pace: Pace,
         clock: Callable[[], float],
+        revision: Callable[[JobKey], object] = lambda key: None,
         failed: Callable[[JobKey, Exception], None] = lambda key, error: None,
         fatal: Callable[[BaseException], None] = lambda error: None,
         jitter: Callable[[], float] = random.random,
@@ -74,6 +78,7 @@ class Workers:
         self._look = look
         self._pace = pace
         self._clock = clock
+        self._revision = revision
         self._failed = failed
         self._fatal = fatal
         self._jitter = jitter
@@ -91,6 +96,9 @@ class Workers:
         if job.woken_at is None:
             job.woken_at = self._clock()
         job.woken.set()
+        if job.errors and self._revision(key) != job.revision:
+            job.errors = 0
+            job.changed.set()
 
     async def close(self) -> None:
         """End all workers; a look that is under way is cut off, which a later one makes good."""
@@ -127,11 +135,16 @@ class Workers:
             if sleep is GONE and not job.woken.is_set():
                 del self._jobs[key]
                 return
-            await asyncio.sleep(max(self._pace.least_seconds, self._backoff(job)))
-            await self._sleep(job, sleep or 0.0)
+            await asyncio.sleep(self._pace.least_seconds)
+            if job.errors:
+                await _until(job.changed, self._backoff(job.errors))
+            else:
+                await _until(job.woken, sleep or 0.0)
 
     async def _look_once(self, key: JobKey, job: _Job) -> float | None:
         job.woken.clear()
+        job.changed.clear()
+        job.revision = self._revision(key)
         job.woken_at = None
         job.looking_since = self._clock()
         try:
@@ -150,15 +163,15 @@ class Workers:
         job.errors = 0
         return sleep
 
-    def _backoff(self, job: _Job) -> float:
-        if not job.errors:
-            return 0.0
-        doubled = self._pace.first_backoff_seconds * 2.0 ** min(job.errors - 1, 20)
+    def _backoff(self, errors: int) -> float:
+        doubled = self._pace.first_backoff_seconds * 2.0 ** min(errors - 1, 20)
         return min(doubled, self._pace.longest_backoff_seconds) * (0.75 + 0.5 * self._jitter())
 
-    async def _sleep(self, job: _Job, seconds: float) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                await job.woken.wait()
-        except TimeoutError:
-            return
+
+async def _until(event: asyncio.Event, seconds: float) -> None:
+    """Sleep, but not longer than until something happens."""
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        return

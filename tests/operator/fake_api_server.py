@@ -8,6 +8,7 @@ controllers. The real API server is asked in `e2e`.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
 import json
 import re
@@ -17,7 +18,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from aiohttp import web
+from aiohttp import ClientConnectionResetError, web
 from kubernetes.aio.client.configuration import Configuration
 
 from rlhf_operator.kube import kinds
@@ -167,6 +168,8 @@ class FakeApiServer:
             {"name": k.plural, "singularName": k.kind.lower(), "kind": k.kind, "namespaced": True, "verbs": verbs}
             for k in found
         ]
+        if path == "/api/v1":  # kopf waits until it is there, although it need not read it
+            resources.append({**resources[0], "name": "namespaces", "kind": "Namespace", "singularName": "namespace"})
         return {"resources": resources}
 
     def _collection(self, kind: Kind, namespace: str | None, request: Request) -> web.Response:
@@ -216,11 +219,18 @@ class FakeApiServer:
         since = int(request.query.get("resourceVersion", "0"))
         stream = web.StreamResponse(headers={"Content-Type": "application/json"})
         await stream.prepare(http)
+        with contextlib.suppress(ClientConnectionResetError):
+            await self._stream(stream, kind, namespace, request, since=since)
+        return stream
+
+    async def _stream(
+        self, stream: web.StreamResponse, kind: Kind, namespace: str | None, request: Request, *, since: int
+    ) -> None:
         while True:
             if since < self.oldest:
                 gone = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version"}
                 await _line(stream, {"type": "ERROR", "object": gone})
-                return stream
+                return
             changed = self._changed
             for number, what, of, thing in list(self._log):
                 wanted = of == kind and namespace in (None, thing["metadata"]["namespace"])

@@ -2,8 +2,8 @@
 
 import asyncio
 from collections import Counter
+from itertools import pairwise
 
-import pytest
 from operator_builders import run, until
 
 from rlhf_operator.kube.errors import LostLeaseError
@@ -11,7 +11,7 @@ from rlhf_operator.kube.store import JobKey
 from rlhf_operator.worker import GONE, Pace, Workers
 
 A, B = JobKey("team", "a"), JobKey("team", "b")
-QUICK = Pace(settle_seconds=0, least_seconds=0.001, first_backoff_seconds=1, longest_backoff_seconds=4)
+QUICK = Pace(settle_seconds=0, least_seconds=0.001)
 
 
 class Clock:
@@ -105,34 +105,54 @@ def test_a_look_that_wants_the_next_at_once_still_waits_the_least_time() -> None
     run(test())
 
 
-def test_errors_are_tried_again_ever_later_and_wakes_do_not_cut_that_short(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_are_tried_again_ever_later_and_wakes_do_not_cut_that_short() -> None:
     async def test() -> None:
-        sleeps: list[float] = []
-        real = asyncio.sleep
-
-        async def sleep(seconds: float) -> None:
-            if seconds >= 0.5:
-                sleeps.append(seconds)
-                workers.wake(A)
-            await real(0)
+        loop = asyncio.get_running_loop()
+        looks: list[float] = []
 
         async def look(key: JobKey) -> float:
-            if len(sleeps) < 5:
+            looks.append(loop.time())
+            if len(looks) < 6:
                 raise RuntimeError("no")
             return 1000
 
         failed: list[Exception] = []
+        pace = Pace(settle_seconds=0, least_seconds=0.001, first_backoff_seconds=0.1, longest_backoff_seconds=0.4)
         workers = Workers(
-            look, pace=QUICK, clock=Clock(), jitter=lambda: 0.5, failed=lambda key, error: failed.append(error)
+            look, pace=pace, clock=Clock(), jitter=lambda: 0.5, failed=lambda key, error: failed.append(error)
         )
-        monkeypatch.setattr("rlhf_operator.worker.asyncio.sleep", sleep)
-        workers.wake(A)
-        async with asyncio.timeout(5):
-            while len(sleeps) < 5 or workers.waiting:
-                await real(0.01)
-        assert sleeps == [1, 2, 4, 4, 4]
+        async with asyncio.timeout(10):
+            while len(looks) < 6:
+                workers.wake(A)
+                await asyncio.sleep(0.01)
+        pauses = [later - sooner for sooner, later in pairwise(looks)]
+        for pause, least in zip(pauses, (0.1, 0.2, 0.4, 0.4, 0.4), strict=True):
+            assert least <= pause < least + 0.3
         assert len(failed) == 5
-        monkeypatch.undo()
+        await workers.close()
+
+    run(test())
+
+
+def test_what_the_user_changes_is_tried_at_once_after_errors() -> None:
+    async def test() -> None:
+        revision, looks = 1, 0
+
+        async def look(key: JobKey) -> float:
+            nonlocal looks
+            looks += 1
+            raise RuntimeError("no")
+
+        pace = Pace(settle_seconds=0, least_seconds=0.001, first_backoff_seconds=60)
+        workers = Workers(look, pace=pace, clock=Clock(), revision=lambda key: revision)
+        workers.wake(A)
+        await until(lambda: looks == 1)
+        workers.wake(A)
+        await asyncio.sleep(0.05)
+        assert looks == 1
+        revision = 2
+        workers.wake(A)
+        await until(lambda: looks == 2)
         await workers.close()
 
     run(test())

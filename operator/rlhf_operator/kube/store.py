@@ -80,6 +80,14 @@ class Store:
         found = self._of_job.get(key, {})
         return [found[of_kind, name] for of_kind, name in sorted(found, key=_by_name) if of_kind == kind]
 
+    def revision(self, key: JobKey) -> tuple[Any, ...]:
+        """Changes whenever a job's user changes it, or it is another job of that name."""
+        thing = self.get(RLHF_JOB, key.namespace, key.name)
+        if thing is None:
+            return ()
+        meta = thing["metadata"]
+        return meta.get("uid"), meta.get("generation"), str(meta.get("annotations")), meta.get("deletionTimestamp")
+
     def jobs(self) -> list[JobKey]:
         """All jobs that exist."""
         return [JobKey(*name) for name in self._objects.get(RLHF_JOB, {})]
