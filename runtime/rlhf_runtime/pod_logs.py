@@ -77,8 +77,8 @@ class LogCopier:
 
     def _find(self) -> None:
         with contextlib.suppress(FileNotFoundError):
-            new = sorted(entry for entry in os.listdir(self._folder) if entry not in self._known)
-            for name in new:
+            new = [entry for entry in os.listdir(self._folder) if entry not in self._known]
+            for name in sorted(new, key=_offset):  # of two processes that shared a file, the earlier one first
                 self._follow(name)
 
     def _follow(self, name: str) -> None:
@@ -93,9 +93,8 @@ class LogCopier:
         if key in self._followed:
             file.close()
         else:
-            start = int(signed["offset"]) if signed else 0
             # Where one process's end and the next one's beginning were seen at once, some is copied already.
-            self._followed[key] = _Followed(file, max(start, self._copied_to.get(key, 0)))
+            self._followed[key] = _Followed(file, max(_offset(name), self._copied_to.get(key, 0)))
         self._followed[key].pids[name] = int(signed["pid"]) if signed else None
 
     def _read(self, followed: _Followed) -> bool:
@@ -124,6 +123,11 @@ class LogCopier:
             if pid is not None:
                 (self._folder / name).unlink(missing_ok=True)
                 self._known.discard(name)
+
+
+def _offset(name: str) -> int:
+    signed = _LINK.match(name)
+    return int(signed["offset"]) if signed else 0
 
 
 def _lives(pid: int) -> bool:
