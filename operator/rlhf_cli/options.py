@@ -62,6 +62,7 @@ def in_cluster(function: Callable[..., int | None]) -> Callable[..., None]:
             click.echo(explained(error), err=True)
             code = FAILED
         except KeyboardInterrupt:
+            click.echo("\nStopped looking; what runs in the cluster goes on", err=True)
             code = INTERRUPTED
         click.get_current_context().exit(code or 0)
 

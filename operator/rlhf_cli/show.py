@@ -34,7 +34,8 @@ def show_job(cluster: Cluster, job: Object) -> None:
     """Print one job."""
     console = terminal.console()
     pods, events = surroundings(cluster, job)
-    console.print(render_job.job(job, now=terminal.now(), width=console.width, pods=pods, events=events))
+    shown = render_job.job(job, now=terminal.now(), width=console.width, pods=pods, events=events)
+    terminal.show(console, shown)
 
 
 def show_objects(found: Object | Sequence[Object], *, as_yaml: bool) -> None:

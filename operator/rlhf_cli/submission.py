@@ -28,6 +28,16 @@ if TYPE_CHECKING:
     from rlhf_cli.cluster.client import Cluster, Object
 
 _MOST_DIFFERENCES = 12
+_SERVERS_METADATA = (
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "managedFields",
+    "selfLink",
+)
 _ANY_TIME: tuple[Path, ...] = (("spec", "ttlSecondsAfterFinished"),)
 
 
@@ -37,6 +47,13 @@ class Manifest:
 
     document: Document
     source: str
+
+    @property
+    def sent(self) -> dict[str, Any]:
+        """What is sent: without what the server sets, which is in a manifest that was read from a cluster."""
+        value: Mapping[str, Any] = self.document.value
+        metadata = {key: found for key, found in value["metadata"].items() if key not in _SERVERS_METADATA}
+        return {**{key: found for key, found in value.items() if key != "status"}, "metadata": metadata}
 
     @property
     def name(self) -> str:
@@ -99,14 +116,14 @@ def home(cluster: Cluster, manifest: Manifest) -> Cluster:
 def _submit(cluster: Cluster, manifest: Manifest, *, dry_run: bool, force: bool) -> None:
     before = cluster.find(manifest.name)
     if before is None:
-        cluster.apply(manifest.document.value, dry_run=dry_run, force=force)
+        cluster.apply(manifest.sent, dry_run=dry_run, force=force)
         _say(f'{KIND}/{manifest.name} created in namespace "{cluster.namespace}"', dry_run)
     else:
-        after = cluster.apply(manifest.document.value, dry_run=True, force=force)
+        after = cluster.apply(manifest.sent, dry_run=True, force=force)
         changed = differences(_written(before), _written(after))
         _refuse_after_end(before, changed)
         if changed and not dry_run:
-            cluster.apply(manifest.document.value, force=force)
+            cluster.apply(manifest.sent, force=force)
         _say(f"{KIND}/{manifest.name} {'configured' if changed else 'unchanged'}", dry_run)
         for path, old, new in changed[:_MOST_DIFFERENCES]:
             click.echo(f"  {format_path(path)}: {old} -> {new}")

@@ -83,6 +83,16 @@ class TestSubmit:
         assert result.stdout.splitlines()[0] == "RLHFJob/ppo-spelling unchanged"
         assert [query.get("dryRun") for _, query, _ in shell.fake.sent("PATCH")] == ["All"]
 
+    def test_takes_what_status_gave_out(self, shell: Shell) -> None:
+        shell.fake.add(cases.training())
+        text = shell.rlhf("status", "ppo-spelling", "-o", "yaml").stdout
+        result = shell.rlhf(
+            "submit", "-", stdin=changed(text, ("totalSteps: 40\n    seed", "totalSteps: 80\n    seed"))
+        )
+        assert (result.exit_code, result.stdout.splitlines()[1]) == (0, "  spec.algorithm.totalSteps: 40 -> 80")
+        ((_, _, body), _) = shell.fake.sent("PATCH")
+        assert (list(body["metadata"]), "status" in body) == (["name", "namespace"], False)
+
     def test_a_dry_run_changes_nothing(self, shell: Shell) -> None:
         result = shell.rlhf("submit", "--dry-run", "job.yaml")
         assert result.stdout == 'RLHFJob/ppo-spelling created in namespace "ml" (dry run: nothing was changed)\n'

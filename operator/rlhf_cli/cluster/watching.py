@@ -1,10 +1,12 @@
 """One job as it changes, through everything that ends a watch.
 
-    list ──► watch ──► (closed by the server | silent too long | broken) ──► watch again from the last version
-      ▲        └────► (410: that version is too long ago, or an error) ──► list again
+    look ──► watch from there for 10 s ──► (closed | silent | 410: too long ago | broken) ──► look again
+      ▲
       └── the API server does not answer: tried again, and the reader is told
 
-Every look also gives a tick, so that a reader who shows pods or times can renew them.
+A watch alone is not relied upon: what it should have told is seen at the next look.
+
+Every look gives the job, changed or not, so that a reader who shows pods or times can renew them.
 """
 
 from __future__ import annotations
@@ -86,7 +88,7 @@ def watch(
                     job = found
                     yield Seen(job=job)
             failures, lost_since = 0, clock()
-            yield Seen(job=job)
+            version = None  # some proxies keep a watch open and silent
             if clock() - began < _SHORTEST_WATCH:  # a server or proxy that closes at once must not be asked in a loop
                 pause(_SHORTEST_WATCH)
         except (ExpiredError, NotFoundError):
