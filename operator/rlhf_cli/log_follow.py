@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rlhf_api import KIND
-from rlhf_cli.cluster.errors import ClusterError, NotFoundError, RefusedError, UnreachableError
+from rlhf_cli.cluster.errors import ClusterError, NotFoundError, RefusedError, SilenceError, UnreachableError
 from rlhf_cli.job_view import end_of, is_leaving, is_over
 from rlhf_cli.log_choice import Choice, Labels, cannot_start, ended, nothing_there, present
 from rlhf_cli.log_lines import Fresh, LogLine, Writer, parse
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 LOOK_SECONDS = 2.0
 GIVE_UP_SECONDS = 300.0
 RETRY_SECONDS = 1.0
+SILENCE_SECONDS = 60.0
+"""A log that is silent may be of a node that is gone; asking anew costs nothing, since no line is lost or repeated."""
 
 
 def follow_logs(cluster: Cluster, name: str, choice: Choice, *, tail: int | None, timestamps: bool) -> int | None:
@@ -128,13 +130,19 @@ class _Follower:
             since = fresh.last.second if fresh.last else None
             fresh.again()
             try:
-                for text in self._cluster.log(pod, follow=True, tail=None if since else tail, since=since):
+                stream = self._cluster.log(
+                    pod, follow=True, tail=None if since else tail, since=since, silence=SILENCE_SECONDS
+                )
+                for text in stream:
                     line = parse(text, label)
                     lost_since = None
                     if fresh.is_new(line):
                         self._lines.put(line)
                 if how is None and (how := self._end_of(pod)):
                     continue  # what it wrote between the stream's end and its own
+            except SilenceError:
+                lost_since = None
+                continue
             except NotFoundError:
                 how = "is gone"
             except (RefusedError, UnreachableError) as error:  # a refusal: its container is not made yet

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rlhf_cli.cluster.errors import ClusterError, NotFoundError
+from rlhf_cli.cluster.errors import ClusterError, NotFoundError, RefusedError, UnreachableError
 from rlhf_cli.job_view import is_over, log_place
 from rlhf_cli.log_choice import (
     Choice,
@@ -75,5 +75,5 @@ def _lines(cluster: Cluster, label: str, pod: Mapping[str, Any], tail: int | Non
     try:
         for text in cluster.log(pod, tail=tail):
             yield parse(text, label)
-    except NotFoundError:  # deleted between the look and the question
-        click.echo(f"pod {pod['metadata']['name']} is gone", err=True)
+    except (NotFoundError, RefusedError, UnreachableError) as error:  # of one pod; the others' logs are there
+        click.echo(f"{label or 'the log'}: pod {pod['metadata']['name']}: {error}", err=True)

@@ -6,6 +6,7 @@ It judges nothing: what the real one refuses, a test puts into `faults`. The rea
 import copy
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -13,6 +14,8 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 Object = dict[str, Any]
+SILENCE = "(nothing for a second)"
+"""In place of a line of a log."""
 JOBS = "/apis/rlhf.dev/v1alpha1/"
 
 
@@ -94,7 +97,14 @@ class FakeApiServer:
         if not any(found["metadata"]["name"] == pod for found in self.pods):
             return status(404, f'pods "{pod}" not found', name=pod, kind="pods")[1]
         kept = self.logs.get(pod, [[]])
-        return iter([f"{line}\n".encode() for line in (kept.pop(0) if len(kept) > 1 else kept[0])])
+        return (self._line(line) for line in (kept.pop(0) if len(kept) > 1 else kept[0]))
+
+    @staticmethod
+    def _line(line: str) -> bytes:
+        if line == SILENCE:
+            time.sleep(1.0)
+            return b""
+        return f"{line}\n".encode()
 
     def _jobs(self, method: str, path: str, query: dict[str, str], body: Any) -> tuple[int, Any]:
         parts = path.removeprefix(JOBS).split("/")
@@ -189,7 +199,7 @@ def serve(fake: FakeApiServer) -> ThreadingHTTPServer:
             self.send_response(200)
             self.send_header("Transfer-Encoding", "chunked")
             self.end_headers()
-            for chunk in chunks:
+            for chunk in filter(None, chunks):
                 self.wfile.write(f"{len(chunk):x}\r\n".encode() + chunk + b"\r\n")
                 self.wfile.flush()
             self.wfile.write(b"0\r\n\r\n")

@@ -342,7 +342,7 @@ class TestScale:
         result = shell.rlhf("scale", "ppo-spelling", "actor", "2")
         assert (result.exit_code, result.stderr) == (
             1,
-            "Spec.roles[0].replicas: must be 1 for an Actor or Critic; give it more pods with `podsPerReplica`, got 2 "
+            "spec.roles[0].replicas: must be 1 for an Actor or Critic; give it more pods with `podsPerReplica`, got 2 "
             '(role "actor")\n',
         )
 

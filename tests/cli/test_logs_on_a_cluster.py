@@ -5,7 +5,7 @@ from pathlib import Path
 
 import cluster_jobs as cases
 import pytest
-from fake_api_server import FakeApiServer, Fault, pod, serve, status
+from fake_api_server import SILENCE, FakeApiServer, Fault, pod, serve, status
 from on_cluster import Shell
 
 from rlhf_cli import log_follow
@@ -100,6 +100,15 @@ class TestOnce:
     def test_two_choices_are_a_usage_error(self, shell: Shell) -> None:
         assert shell.rlhf("logs", "ppo-spelling", "--head", "--all").exit_code == 2
 
+    def test_one_node_that_does_not_answer_does_not_hide_the_other_pods(self, shell: Shell) -> None:
+        shell.fake.pods = [pod("r0", "role", role="reward"), pod("r1", "role", role="reward")]
+        shell.fake.logs = {"r1": [lines("here")]}
+        answer = status(500, 'Get "https://node-a:10250/containerLogs": dial tcp: i/o timeout')
+        shell.fake.faults.append(Fault(lambda m, p, q: p.endswith("/r0/log"), *answer))
+        result = shell.rlhf("logs", "ppo-spelling", "-r", "reward")
+        assert result.stdout == "reward/1 | here\n"
+        assert "reward/0: pod r0: " in result.stderr
+
 
 class TestPrevious:
     def test_is_the_pod_that_ended_before_the_present_one(self, shell: Shell) -> None:
@@ -188,6 +197,16 @@ class TestFollow:
         result = shell.rlhf("logs", "ppo-spelling", "-f")
         assert (result.exit_code, result.stdout) == (0, "hello\n")
         assert result.stderr.startswith("--- RLHFJob/ppo-spelling: the controller has no pod yet; see why with: ")
+
+    def test_asks_anew_for_a_log_that_is_silent_for_long(self, shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(log_follow, "SILENCE_SECONDS", 0.1)
+        monkeypatch.setattr(log_follow, "GIVE_UP_SECONDS", 0.05)  # a pod that is merely silent is not given up
+        shell.fake.pods = [CONTROLLER]
+        hanging = [*lines("a"), SILENCE]
+        shell.fake.logs = {"ppo-spelling-controller-1": [hanging, hanging, hanging, lines("a", "b")]}
+        self.end_after(shell.fake, 16)
+        result = shell.rlhf("logs", "ppo-spelling", "-f")
+        assert (result.exit_code, result.stdout) == (0, "a\nb\n")
 
     def test_bears_an_api_server_that_is_away_for_a_while(self, shell: Shell) -> None:
         shell.fake.pods, shell.fake.logs = [CONTROLLER], {"ppo-spelling-controller-1": [lines("a"), lines("a", "b")]}

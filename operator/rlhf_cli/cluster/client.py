@@ -99,7 +99,7 @@ class Cluster:
         follow: bool = False,
         tail: int | None = None,
         since: str | None = None,
-        silence: float = 3600.0,
+        silence: float = 60.0,
     ) -> Iterator[str]:
         """The lines of a pod's log, each with its time before it.
 
@@ -108,7 +108,7 @@ class Cluster:
             follow: Go on with what comes.
             tail: Only so many of the last lines.
             since: Only lines from this second on.
-            silence: Seconds without a line after which a followed log is asked for anew.
+            silence: Seconds without a line after which the stream is given up.
         """
         query: dict[str, Any] = {"timestamps": "true", "container": pod["spec"]["containers"][0]["name"]}
         query |= {"follow": "true"} if follow else {}
@@ -135,4 +135,4 @@ class Cluster:
 def explained(error: ClusterError) -> str:
     """An error as a line of its own."""
     text = str(error)
-    return text[:1].upper() + text[1:]
+    return text[:1].upper() + text[1:] if text.split(" ")[0].isalpha() else text  # not the name of a field or file

@@ -18,6 +18,10 @@ class UnreachableError(ClusterError):
     """The API server does not answer."""
 
 
+class SilenceError(UnreachableError):
+    """A stream that was open gave nothing for long; whether the other side is still there is not known."""
+
+
 class ServerBusyError(UnreachableError):
     """The API server answers that it cannot now: 429 and 5xx."""
 

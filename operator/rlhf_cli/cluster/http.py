@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rlhf_cli.cluster.answers import error_of
-from rlhf_cli.cluster.errors import KubeconfigError, UnreachableError
+from rlhf_cli.cluster.errors import KubeconfigError, SilenceError, UnreachableError
 
 if TYPE_CHECKING:
     from rlhf_cli.cluster.kubeconfig import Access
@@ -66,7 +66,7 @@ class Http:
         Args:
             path: What to read.
             query: Its parameters.
-            silence: Seconds without any data after which the connection counts as dead.
+            silence: Seconds without any data after which the stream is given up.
 
         Raises:
             ClusterError: No answer, one that refuses, or a connection that breaks.
@@ -82,6 +82,8 @@ class Http:
                     yield line.decode(errors="replace")
             if buffer:
                 yield buffer.decode(errors="replace")
+        except (urllib3.exceptions.ReadTimeoutError, TimeoutError) as error:
+            raise SilenceError(f"{self.host} has sent nothing for {silence:.0f} s") from error
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise UnreachableError(f"the connection to {self.host} broke: {_cause(error)}") from error
         finally:
