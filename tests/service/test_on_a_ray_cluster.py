@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -55,8 +56,15 @@ class RayProcess:
             self.process.wait()
 
 
+@pytest.fixture(autouse=True)
+def token(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in the job's pods: whoever joins must have the job's token."""
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    monkeypatch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))
+
+
 @pytest.fixture
-def head(tmp_path: Path) -> Iterator[str]:
+def head(tmp_path: Path, token: None) -> Iterator[str]:
     """A head with places for all roles but the actor; gives its address."""
     port = free_port()
     process = RayProcess(
@@ -93,7 +101,8 @@ def test_it_waits_for_places_trains_is_suspended_and_goes_on(
             report = first.wait_for_step(2)
             assert (report.phase, report.epoch) == (messages.TRAINING, 1)
             wait_until(lambda: all(role.ready == 1 for role in _report(first).roles), "ready roles in the report")
-            assert [role.class_name for role in _report(first).roles][0] == "rlhf_runtime.workers.actor:ActorWorker"
+            classes = {role.name: role.class_name for role in _report(first).roles}
+            assert classes["actor"] == "rlhf_runtime.workers.actor:ActorWorker"
             with first.client() as client:
                 client.call("RestartRole", messages.RestartRoleRequest(role="reference", reason="a test"))
             restarted = first.wait_for_report(lambda r: r.incidents, "the restart")

@@ -21,6 +21,7 @@ JOIN_SECONDS = 600.0
 _RETRY_SECONDS = 2.0
 _CONNECT_SECONDS = 5.0
 _STARTED = "Ray runtime started"
+_WATCHED = "Process exit logs will be saved to"
 _OBJECT_STORE_BYTES = 256 * 1024**2  # prompts go out and numbers come in; large buffers pass between the roles
 
 
@@ -135,6 +136,7 @@ class RayNode:
 
     def _read(self, child: subprocess.Popen[str]) -> None:
         assert child.stdout is not None
+        told = False  # what it prints until it watches over its processes is of interest only if it fails
         with child.stdout:
             for line in child.stdout:
                 text = line.strip()
@@ -142,8 +144,9 @@ class RayNode:
                     self._started.set()
                 if text.strip("- "):
                     self._last_words = text
-                if "rror" in text or "ailed" in text or "unexpectedly" in text:
+                if text and told:
                     self._log(f"ray: {text}")
+                told = told or _WATCHED in text
 
 
 def _signal_all(child: subprocess.Popen[str], number: signal.Signals) -> None:
