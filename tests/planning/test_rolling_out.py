@@ -157,6 +157,22 @@ def test_what_a_hand_changed_is_restored(interfere):
     assert all(cluster.children[key]["metadata"]["labels"] for key in children - claims)
 
 
+def test_pods_of_a_deleted_ray_cluster_are_waited_for_by_name():
+    cluster = training()
+    cluster.grace_ticks = 3
+    pod = cluster.living("critic")[0]["metadata"]["name"]
+    cluster.ray_cluster = None
+    for living in cluster.pods:
+        cluster.remove(living)
+    cluster.job = cluster.job.model_copy(update={"status": None})  # as if never ready: a lost head has its own words
+    cluster.reconcile()
+    assert cluster.ray_cluster is None, "KubeRay would take these pods for the new cluster's"
+    assert "still leaving" in cluster.message("ClusterReady")
+    assert f'"{pod}" on node "node-critic"' in cluster.message("ClusterReady")
+    cluster.run(6)
+    assert cluster.ray_cluster is not None
+
+
 def test_an_existing_claim_of_ours_is_not_edited():
     cluster = training()
     key = ("PersistentVolumeClaim", "ppo-spelling-state")

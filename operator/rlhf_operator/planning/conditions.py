@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from rlhf_api import names
 from rlhf_api.ending import EndingOutcome
 from rlhf_api.enums import ConditionStatus, ConditionType
+from rlhf_api.names import CONTROLLER_COMPONENT
 from rlhf_api.reasons import ConditionReason
 from rlhf_api.types import Condition, RoleStatus
 from rlhf_operator.planning import pods
@@ -19,6 +20,7 @@ from rlhf_operator.planning.trouble import Trouble, refused_pods, text_of, time_
 
 _INVALID = ("InvalidRayClusterSpec", "InvalidRayClusterMetadata", "InvalidRayClusterStatus")
 _LONGEST = 8192
+_MOST_PODS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +99,20 @@ def _cluster_ready(seen: Seen, course: Course) -> Claim:
         return _head_lost()
     if (trouble := _head_trouble(seen)) is not None:
         return _no(kind, trouble.reason, trouble.message)
-    return _no(kind, ConditionReason.CLUSTER_CREATING, "Ray's head is starting.")
+    return _no(kind, ConditionReason.CLUSTER_CREATING, _before_the_head(seen))
+
+
+def _before_the_head(seen: Seen) -> str:
+    """What a job without a head waits for."""
+    if seen.ray_cluster is not None:
+        return "Ray's head is starting."
+    if seen.snapshot.ray_cluster is not None:
+        return "The RayCluster of before is still being deleted; another is made when it is gone."
+    left = [pod for pod in seen.snapshot.pods if pods.component(pod) != CONTROLLER_COMPONENT]
+    if not left:
+        return "The RayCluster is being made."
+    listed = ", ".join(f'"{pods.name_of(pod)}" on node "{pods.node_of(pod)}"' for pod in left[:_MOST_PODS])
+    return f"Pods of the RayCluster of before are still leaving, {len(left)} in all: {listed}. Another is made then."
 
 
 def _if_true(before: Condition) -> ConditionReason | None:

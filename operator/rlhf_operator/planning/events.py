@@ -69,6 +69,8 @@ def _of_change(condition: Condition) -> Iterator[Event]:
         severity = "Warning" if kind == ConditionType.FAILED else "Normal"
         key = f"{reason}/{condition.last_transition_time}"
         yield Event(type=severity, reason=reason, message=_cut(condition.message), key=key)
+    elif kind == ConditionType.CLUSTER_READY and condition.reason == ConditionReason.START_DEADLINE_EXCEEDED:
+        return  # `RolesReady` tells it with the cause
     elif not true and ConditionReason(condition.reason) not in _ORDINARY:
         key = f"{condition.reason}/{condition.message}"
         yield Event(type="Warning", reason=condition.reason, message=_cut(condition.message), key=key)

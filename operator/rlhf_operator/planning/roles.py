@@ -18,7 +18,7 @@ from rlhf_operator.planning.course import Course, Stage
 from rlhf_operator.planning.restarts import failure_of, never_joined
 from rlhf_operator.planning.seen import Seen, pods_wanted
 from rlhf_operator.planning.snapshot import Incident, RoleReport
-from rlhf_operator.planning.trouble import Part, Trouble, refused_pods, trouble_of
+from rlhf_operator.planning.trouble import Part, Trouble, refused_pods, sentence, trouble_of
 
 _WORDS = 4096
 _Word = TypeVar("_Word", bound=StrEnum)
@@ -92,7 +92,8 @@ def _troubles_of(seen: Seen, role: Role) -> Iterator[Trouble]:
     if failure is not None and failure.pod and not seen.trains and moment and born and moment >= born:
         yield Trouble(
             reason=ConditionReason.PODS_FAILING,
-            message=f'{part.name}: its last pod "{failure.pod}" on node "{failure.node}" ended: {failure.message}',
+            message=f'{part.name}: its last pod "{failure.pod}" on node "{failure.node}" ended:'
+            f" {sentence(failure.message or '')}",
         )
 
 

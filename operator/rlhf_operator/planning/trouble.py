@@ -62,8 +62,10 @@ class Part:
             wants.append(f"{resources.accelerators.name} {resources.accelerators.count}")
         wants += [f"{name} {amount}" for name, amount in resources.extended.items()]
         selector = ",".join(f"{key}={value}" for key, value in (self.pool.node_selector if self.pool else {}).items())
-        place = f"a node with {selector}" if selector else "any node"
-        return f"{place} with {', '.join(wants)} free" if wants else place
+        if not wants:
+            return f"a node with {selector}" if selector else "any node"
+        free = f"{', '.join(wants)} free"
+        return f"a node with {selector} and {free}" if selector else f"any node with {free}"
 
 
 def trouble_of(pod: Object, part: Part, warnings: Iterable[Object]) -> Trouble | None:
@@ -71,7 +73,7 @@ def trouble_of(pod: Object, part: Part, warnings: Iterable[Object]) -> Trouble |
     placed = pods.condition(pod, "PodScheduled")
     name = pods.name_of(pod)
     if pods.node_of(pod) is None and placed is not None and placed.get("status") == "False":
-        said = _sentence(str(placed.get("message") or placed.get("reason") or ""))
+        said = sentence(str(placed.get("message") or placed.get("reason") or ""))
         return Trouble(
             reason=ConditionReason.UNSCHEDULABLE,
             message=f'{part.name}: no node for pod "{name}": {said} It needs {part.asks}:'
@@ -91,7 +93,7 @@ def trouble_of(pod: Object, part: Part, warnings: Iterable[Object]) -> Trouble |
 
 def _waiting(pod: str, status: Object, part: Part) -> Trouble | None:
     waiting = (status.get("state") or {}).get("waiting") or {}
-    reason, said = str(waiting.get("reason", "")), _sentence(str(waiting.get("message") or waiting.get("reason") or ""))
+    reason, said = str(waiting.get("reason", "")), sentence(str(waiting.get("message") or waiting.get("reason") or ""))
     if reason in _IMAGE:
         return Trouble(
             reason=ConditionReason.IMAGE_PULL_FAILED,
@@ -118,7 +120,7 @@ def _mounting(pod: Object, part: Part, warnings: Iterable[Object]) -> Trouble | 
         about = event.get("involvedObject") or event.get("regarding") or {}
         if about.get("uid") != pods.uid_of(pod):
             continue
-        said = _sentence(text_of(event))
+        said = sentence(text_of(event))
         if event.get("reason") in _VOLUME:
             hint = "Make what it names, or correct `volumes`, `cacheVolume` or `state.location`."
             if "Multi-Attach" in said:
@@ -171,7 +173,7 @@ def refused_pods(warnings: Sequence[Object], prefix: str, part: Part, *, since: 
         else:
             reason = ConditionReason.PODS_REFUSED
             hint = "Whoever administers the namespace must allow such pods, or the manifest must ask for others."
-        return Trouble(reason=reason, message=f"{part.name}: its pods are refused: {_sentence(said)} {hint}")
+        return Trouble(reason=reason, message=f"{part.name}: its pods are refused: {sentence(said)} {hint}")
     return None
 
 
@@ -195,7 +197,8 @@ def time_of(event: Object) -> datetime:
     return datetime.min.replace(tzinfo=UTC)
 
 
-def _sentence(text: str) -> str:
+def sentence(text: str) -> str:
+    """A text on one line, not too long, with a stop at its end."""
     words = " ".join(text.split())
     if len(words) > _LONGEST:
         words = f"{words[:_LONGEST]}..."
