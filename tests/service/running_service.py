@@ -23,7 +23,7 @@ from rlhf_api import in_pod
 from rlhf_api.ending import Ending
 from rlhf_api.job_control import messages
 
-PATIENCE = 180.0
+PATIENCE = 400.0  # a loaded machine takes its time to start processes
 
 
 def free_port() -> int:
