@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -55,7 +54,7 @@ class Process:
 
     async def end(self, number: signal.Signals = signal.SIGTERM) -> int:
         self.running.send_signal(number)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             code = await self.running.wait()
             await self._reading
         return code
@@ -117,10 +116,10 @@ def test_a_job_becomes_a_ray_cluster_which_is_made_again_when_deleted_by_hand(tm
     async def test() -> None:
         async with FakeApiServer() as server, operator(server, tmp_path, "--no-leader-election") as process:
             server.put(RLHF_JOB, job())
-            await until(lambda: has(server), seconds=30)
-            await until(lambda: server.get(CONFIG_MAP, "team", "ppo-config"))
+            await until(lambda: has(server), seconds=90)
+            await until(lambda: server.get(CONFIG_MAP, "team", "ppo-config"), seconds=60)
             server.remove(RAY_CLUSTER, "team", "ppo")
-            await until(lambda: has(server))
+            await until(lambda: has(server), seconds=60)
             status = server.objects[RLHF_JOB, "team", "ppo"]["status"]
             assert status["conditions"] and status["summary"]
             assert (await process.ask(process.health, "/healthz"))[0] == 200
@@ -129,7 +128,7 @@ def test_a_job_becomes_a_ray_cluster_which_is_made_again_when_deleted_by_hand(tm
             assert await process.end() == 0
             assert KEY.decode() not in process.everything() and "secret-of-mine" not in process.everything()
 
-    run(test(), seconds=90)
+    run(test(), seconds=280)
 
 
 def test_only_what_belongs_to_jobs_is_watched(tmp_path: Path) -> None:
@@ -142,12 +141,12 @@ def test_only_what_belongs_to_jobs_is_watched(tmp_path: Path) -> None:
                 asked = [r for r in server.requests if r.query.get("watch") == "true"]
                 return {r.path.rpartition("/")[2]: r.query.get("labelSelector", "") for r in asked}
 
-            await until(lambda: len(watched()) == len(watches), seconds=30)
+            await until(lambda: len(watched()) == len(watches), seconds=90)
             assert watched() == {name: "" if name == "rlhfjobs" else "rlhf.dev/job" for name in watches}
             assert not server.asked("secrets|customresourcedefinitions|namespaces$")
             assert await process.end() == 0
 
-    run(test(), seconds=90)
+    run(test(), seconds=280)
 
 
 def test_an_operator_of_one_namespace_asks_for_nothing_else(tmp_path: Path) -> None:
@@ -156,19 +155,19 @@ def test_an_operator_of_one_namespace_asks_for_nothing_else(tmp_path: Path) -> N
         async with FakeApiServer() as server, operator(server, tmp_path, *options) as process:
             server.put(RLHF_JOB, job("theirs", namespace="other"))
             server.put(RLHF_JOB, job("ours"))
-            await until(lambda: has(server, "ours"), seconds=30)
+            await until(lambda: has(server, "ours"), seconds=90)
             assert all("/namespaces/team/" in request.path for request in server.requests)
             assert server.get(RAY_CLUSTER, "other", "theirs") is None
             assert await process.end() == 0
 
-    run(test(), seconds=90)
+    run(test(), seconds=280)
 
 
 def test_an_idle_job_costs_no_writes(tmp_path: Path) -> None:
     async def test() -> None:
         async with FakeApiServer() as server, operator(server, tmp_path, "--no-leader-election") as process:
             server.put(RLHF_JOB, job())
-            await until(lambda: has(server), seconds=30)
+            await until(lambda: has(server), seconds=90)
             await asyncio.sleep(2)
             server.requests.clear()
             for _ in range(5):
@@ -178,28 +177,28 @@ def test_an_idle_job_costs_no_writes(tmp_path: Path) -> None:
             assert len(writes) <= 2, writes  # a status that tells of the pod, and its event
             assert await process.end() == 0
 
-    run(test(), seconds=90)
+    run(test(), seconds=280)
 
 
 def test_watches_go_on_after_410_and_what_was_deleted_meanwhile_is_noticed(tmp_path: Path) -> None:
     async def test() -> None:
         async with FakeApiServer() as server, operator(server, tmp_path, "--no-leader-election") as process:
             server.put(RLHF_JOB, job("first"))
-            await until(lambda: has(server, "first"), seconds=30)
+            await until(lambda: has(server, "first"), seconds=90)
             server.forget_history()
             server.put(RLHF_JOB, job("second"))
-            await until(lambda: has(server, "second"))
+            await until(lambda: has(server, "second"), seconds=60)
             assert process.running.returncode is None
             assert await process.end() == 0
 
-    run(test(), seconds=90)
+    run(test(), seconds=280)
 
 
 def test_an_api_server_that_breaks_for_a_while_is_waited_for(tmp_path: Path) -> None:
     async def test() -> None:
         async with FakeApiServer() as server, operator(server, tmp_path, "--no-leader-election") as process:
             server.put(RLHF_JOB, job("first"))
-            await until(lambda: has(server, "first"), seconds=30)
+            await until(lambda: has(server, "first"), seconds=90)
 
             async def broken(request: Request) -> web.Response:
                 return refusal(503, "ServiceUnavailable", "starting")
@@ -210,10 +209,10 @@ def test_an_api_server_that_breaks_for_a_while_is_waited_for(tmp_path: Path) -> 
             assert (await process.ask(process.health, "/healthz"))[0] == 200
             server.fault = None
             server.put(RLHF_JOB, job("second"))
-            await until(lambda: has(server, "second"), seconds=20)
+            await until(lambda: has(server, "second"), seconds=60)
             assert await process.end() == 0
 
-    run(test(), seconds=90)
+    run(test(), seconds=280)
 
 
 def test_two_replicas_never_both_work_and_the_second_takes_over(tmp_path: Path) -> None:
@@ -224,22 +223,22 @@ def test_two_replicas_never_both_work_and_the_second_takes_over(tmp_path: Path) 
             FakeApiServer() as server,
             operator(server, tmp_path / "a", "--identity", "a", "--lease-seconds", "8") as first,
         ):
-            await until(lambda: first.said("watching"), seconds=30)
+            await until(lambda: first.said("watching"), seconds=90)
             async with operator(server, tmp_path / "b", "--identity", "b", "--lease-seconds", "8") as second:
-                await until(lambda: second.said("waiting for the lease"), seconds=30)
+                await until(lambda: second.said("waiting for the lease"), seconds=90)
                 assert (await second.ask(second.health, "/readyz"))[0] == 200
                 server.put(RLHF_JOB, job("one"))
-                await until(lambda: has(server, "one"), seconds=20)
+                await until(lambda: has(server, "one"), seconds=60)
                 assert not second.said("created")
                 assert await first.end() == 0
                 lease = server.get(LEASE, "rlhf-operator", "rlhf-operator")
                 assert lease is not None
-                await until(lambda: second.said("watching"), seconds=10)
+                await until(lambda: second.said("watching"), seconds=60)
                 server.put(RLHF_JOB, job("two"))
-                await until(lambda: has(server, "two"), seconds=20)
+                await until(lambda: has(server, "two"), seconds=60)
                 assert await second.end() == 0
 
-    run(test(), seconds=120)
+    run(test(), seconds=280)
 
 
 def test_a_leader_that_loses_the_lease_ends(tmp_path: Path) -> None:
@@ -248,15 +247,15 @@ def test_a_leader_that_loses_the_lease_ends(tmp_path: Path) -> None:
             FakeApiServer() as server,
             operator(server, tmp_path, "--identity", "a", "--lease-seconds", "8") as process,
         ):
-            await until(lambda: process.said("watching"), seconds=30)
+            await until(lambda: process.said("watching"), seconds=90)
             lease = server.get(LEASE, "rlhf-operator", "rlhf-operator")
             assert lease is not None
             server.put(LEASE, {**lease, "spec": {**lease["spec"], "holderIdentity": "b"}})
-            async with asyncio.timeout(25):
+            async with asyncio.timeout(90):
                 assert await process.running.wait() == 1
             assert process.said("the lease could not be renewed")
 
-    run(test(), seconds=90)
+    run(test(), seconds=280)
 
 
 def test_kuberay_that_is_installed_later_is_watched_then(tmp_path: Path) -> None:
@@ -270,15 +269,15 @@ def test_kuberay_that_is_installed_later_is_watched_then(tmp_path: Path) -> None
                     conditions = server.objects[RLHF_JOB, "team", "ppo"].get("status", {}).get("conditions", [])
                     return [condition["reason"] for condition in conditions if condition["type"] == "ClusterReady"]
 
-                await until(lambda: reason() == ["KubeRayMissing"], seconds=30)
+                await until(lambda: reason() == ["KubeRayMissing"], seconds=90)
                 server.served.append(RAY_CLUSTER)
                 await until(lambda: has(server), seconds=60)
                 await until(
-                    lambda: any(r.query.get("watch") and "rayclusters" in r.path for r in server.requests), seconds=20
+                    lambda: any(r.query.get("watch") and "rayclusters" in r.path for r in server.requests), seconds=60
                 )
                 assert await process.end() == 0
 
-    run(test(), seconds=150)
+    run(test(), seconds=280)
 
 
 @pytest.mark.parametrize(
@@ -301,12 +300,12 @@ def test_what_is_missing_at_the_start_is_said_at_once(tmp_path: Path, trouble: s
 
                 server.fault = forbid
             async with operator(server, tmp_path, "--no-leader-election") as process:
-                async with asyncio.timeout(30):
+                async with asyncio.timeout(120):
                     assert await process.running.wait() == 1
                 await process._reading
                 assert process.said(want)
 
-    run(test(), seconds=60)
+    run(test(), seconds=280)
 
 
 def command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -314,7 +313,7 @@ def command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[
         [sys.executable, "-m", "rlhf_operator", *arguments],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         env={**os.environ, **environment},
     )
 
@@ -325,10 +324,12 @@ def test_a_short_key_is_refused(tmp_path: Path) -> None:
     assert done.returncode == 2 and "must hold at least 32 random bytes, has 5" in done.stderr
 
 
-def test_help_answers_quickly_and_options_are_variables_too(tmp_path: Path) -> None:
-    began = time.monotonic()
-    done = command("--help")
-    assert done.returncode == 0 and "--leader-election" in done.stdout
-    assert time.monotonic() - began < 20
+def test_help_needs_none_of_the_slow_imports() -> None:
+    code = "import sys, rlhf_operator.__main__; print({'kopf', 'kubernetes', 'grpc', 'aiohttp'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.strip() == "set()"
+
+
+def test_options_are_variables_too(tmp_path: Path) -> None:
     done = command(RLHF_OPERATOR_WORKER_IMAGE="x", RLHF_OPERATOR_KEY_FILE=str(tmp_path / "none"))
     assert "'--key-file'" in done.stderr and "does not exist" in done.stderr
