@@ -31,9 +31,10 @@ from rlhf_runtime import wire
 from rlhf_runtime.backends.base import Backend, Outcome
 from rlhf_runtime.control import requests
 from rlhf_runtime.control.deadlines import Deadlines
-from rlhf_runtime.control.events import Event, Observer
-from rlhf_runtime.control.graph import ColumnPiece, ColumnRef, EffectOrder, Node, NodeState, Shard
+from rlhf_runtime.control.events import Observer, event_of
+from rlhf_runtime.control.graph import ColumnPiece, ColumnRef, EffectOrder, Node, NodeState, Shard, skipped
 from rlhf_runtime.control.live import LiveChanges
+from rlhf_runtime.control.memory import PeakMemory
 from rlhf_runtime.control.processes import ProcessPool, RoleGroup, WorkerSeat, processes_for
 from rlhf_runtime.control.recovery import Recovery
 from rlhf_runtime.control.settings import EngineSettings
@@ -42,7 +43,6 @@ from rlhf_runtime.errors import (
     DeadlockError,
     InterruptedRunError,
     RlhfError,
-    SkippedStepError,
     StepError,
 )
 from rlhf_runtime.messages import Assignment, Reply
@@ -205,7 +205,7 @@ class Engine:
             for needed in node.needs:
                 needed.dependents.append(node)
             if broken:
-                self._finish(node, NodeState.SKIPPED, error=self._skipped(node, broken[0]))
+                self._finish(node, NodeState.SKIPPED, error=skipped(node, broken[0]))
             elif not node.needs:
                 self._start(node)
         return node
@@ -271,24 +271,9 @@ class Engine:
     def peak_memory(self, *, limit: float = 2.0) -> dict[str, int]:
         """The most memory each role's largest process ever held, in bytes; without those that do not answer in time."""
         with self._news:
-            seats = [seat for group in self.groups.values() for seat in group.seats if seat.ready]
-            answers: dict[str, int] = {}
-            waiting = set(range(len(seats)))
-
-            def answered(index: int, outcome: Outcome) -> None:
-                waiting.discard(index)
-                if outcome.error is None:
-                    name = seats[index].group.role.name
-                    answers[name] = max(answers.get(name, 0), outcome.value["peak_memory_bytes"])
-
-            for index, seat in enumerate(seats):
-                host = seat.process.host
-                assert host is not None
-                self.backend.submit(host, "ping", (), (), self.guard(functools.partial(answered, index)))
-            timer = self.backend.call_later(limit, lambda: self.guard(lambda _: waiting.clear())(None))
-        self._wait(lambda: not waiting)
-        timer.cancel()
-        return answers
+            ask = PeakMemory(self, limit=limit)
+        self._wait(lambda: ask.answered)
+        return ask.answers
 
     def close(self) -> None:
         """Stop: no more nodes, and every process ended."""
@@ -444,21 +429,13 @@ class Engine:
                 if dependent.finished:
                     continue
                 if state is not NodeState.DONE and (redone or dependent.hinges_on(node)):
-                    endings.append((dependent, NodeState.SKIPPED, self._skipped(dependent, node)))
+                    endings.append((dependent, NodeState.SKIPPED, skipped(dependent, node)))
                 elif redone:
                     self.recovery.inputs_are_there(dependent)
                 elif not dependent.needs and dependent.state is NodeState.WAITING:
                     self._start(dependent)
         for name in roles:
             self.live.settle(self.groups[name])
-
-    def _skipped(self, node: Node, cause: Node) -> SkippedStepError:
-        root: BaseException | None = cause.error
-        while isinstance(root, SkippedStepError) and root.__cause__ is not None:
-            root = root.__cause__
-        error = SkippedStepError(f"{node} was not run: {root}")
-        error.__cause__ = root
-        return error
 
     def fail(self, node: Node, cause: BaseException, *, worker: str | None = None) -> None:
         """The node failed for good; what needs it is skipped, everything else goes on."""
@@ -508,23 +485,10 @@ class Engine:
         message: str = "",
     ) -> None:
         joined = seat.joined if seat else None
-        self.observer.event(
-            Event(
-                kind=kind,
-                iteration=node.iteration,
-                ordinal=node.ordinal,
-                role=node.role,
-                method=node.method,
-                time=self.backend.now(),
-                worker=seat.name if seat else "",
-                place=f"{joined.pod}/{joined.pid}" if joined else "",
-                started=reply.started if reply else 0.0,
-                ended=reply.ended if reply else 0.0,
-                nbytes=reply.nbytes if reply else 0,
-                needs=tuple(n.id for n in node.sources),
-                message=message,
-            )
-        )
+        place = f"{joined.pod}/{joined.pid}" if joined else ""
+        worker = seat.name if seat else ""
+        now = self.backend.now()
+        self.observer.event(event_of(kind, node, now=now, worker=worker, place=place, reply=reply, message=message))
 
     def method_spec(self, role: str, method: str) -> MethodSpec:
         """What a registered role's class declares of a method."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rlhf_runtime.control.graph import Node
+from rlhf_runtime.messages import Reply
 from rlhf_runtime.resilience.incidents import Incident
 
 
@@ -40,6 +42,34 @@ class Event:
     nbytes: int = 0
     needs: tuple[tuple[int, int], ...] = ()
     message: str = ""
+
+
+def event_of(
+    kind: str,
+    node: Node,
+    *,
+    now: float,
+    worker: str = "",
+    place: str = "",
+    reply: Reply | None = None,
+    message: str = "",
+) -> Event:
+    """The event of a node."""
+    return Event(
+        kind=kind,
+        iteration=node.iteration,
+        ordinal=node.ordinal,
+        role=node.role,
+        method=node.method,
+        time=now,
+        worker=worker,
+        place=place,
+        started=reply.started if reply else 0.0,
+        ended=reply.ended if reply else 0.0,
+        nbytes=reply.nbytes if reply else 0,
+        needs=tuple(n.id for n in node.sources),
+        message=message,
+    )
 
 
 class Observer:

@@ -19,6 +19,7 @@ from typing import Any
 
 from rlhf_runtime.backends.base import BufferRef
 from rlhf_runtime.control.channels import DataChannel
+from rlhf_runtime.errors import SkippedStepError
 from rlhf_runtime.messages import Reply
 from rlhf_runtime.wire import ColumnSpec
 from rlhf_runtime.worker import Effect, MethodSpec
@@ -135,6 +136,16 @@ class Node:
 
     def __str__(self) -> str:
         return f"step {self.iteration}.{self.ordinal} {self.role}.{self.method}"
+
+
+def skipped(node: Node, cause: Node) -> SkippedStepError:
+    """The error of a node that was not run since `cause`, or what that one needed, failed."""
+    root: BaseException | None = cause.error
+    while isinstance(root, SkippedStepError) and root.__cause__ is not None:
+        root = root.__cause__
+    error = SkippedStepError(f"{node} was not run: {root}")
+    error.__cause__ = root
+    return error
 
 
 _FEW = 16
