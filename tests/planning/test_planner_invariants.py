@@ -80,7 +80,7 @@ def changes_nothing(cluster):
     assert not planned.calls and not planned.deletes and not planned.events
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.tuples(st.sampled_from(sorted(HAPPENINGS)), st.integers(0, 3)), max_size=8))
 def test_a_job_converges_whatever_happens(story):
     job = a_job(algorithm={"name": "PPO", "totalSteps": 12, "ppo": {}}, controller={"maxRestarts": 100})
@@ -107,7 +107,7 @@ def test_a_job_converges_whatever_happens(story):
     changes_nothing(cluster)
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.sampled_from(sorted(set(HAPPENINGS) - {"suspend"})), max_size=4))
 def test_a_job_that_trains_is_as_its_manifest_says_and_left_alone(story):
     job = a_job(algorithm={"name": "PPO", "totalSteps": 100_000, "ppo": {}}, controller={"maxRestarts": 100})
