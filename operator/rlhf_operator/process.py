@@ -228,26 +228,30 @@ class Operator:
     async def _check_cluster(self) -> None:
         """Say at once what is missing, rather than fail at the first job."""
         host = str(self._configuration.host)
+        trouble = ""
         for attempt in range(1, 1 + int(_START_SECONDS / 5)):
             try:
-                if not await self.client.serves(kinds.RLHF_JOB):
-                    raise StartError(
-                        "the cluster has no RLHFJobs: install the definition with the chart (`helm install`, with"
-                        " `crds.enabled`), or with `kubectl apply --server-side -f crds/`"
-                    )
-                await self._check_rights()
-                return
+                if await self.client.serves(kinds.RLHF_JOB):
+                    await self._check_rights()
+                    return
+                # Served only a moment after the same `helm install` has made it.
+                trouble = (
+                    "the cluster has no RLHFJobs: install the definition with the chart (`helm install`, with"
+                    " `crds.enabled`), or with `kubectl apply --server-side -f crds/`"
+                )
+                log(trouble, attempt=attempt, level="warning")
             except Unreachable as error:
+                trouble = f"the API server at {host} does not answer; check the address, or that the cluster runs"
                 log("the API server does not answer", attempt=attempt, error=str(error), level="warning")
             except ApiError as error:
                 raise StartError(str(error)) from error
             try:
                 async with asyncio.timeout(5):
                     await self._stopping.wait()
-                raise StartError("stopped before the API server answered")
+                raise StartError("stopped before it had begun")
             except TimeoutError:
                 continue
-        raise StartError(f"the API server at {host} does not answer; check the address, or that the cluster runs")
+        raise StartError(trouble)
 
     async def _check_rights(self) -> None:
         for kind in await self._kinds():

@@ -51,12 +51,13 @@ class Audit:
     async def run(self, kinds: Callable[[], Sequence[Kind]], *, every: float) -> None:
         """Audit all kinds for ever; one that cannot be listed now is tried again next time."""
         while True:
-            for kind in kinds():
+            now = kinds()  # none, until the cluster has been asked which it has
+            for kind in now:
                 try:
                     await self.audit(kind)
                 except ApiError as error:
                     log("audit failed", kind=kind.kind, error=str(error), level="warning")
-            settled = all(kind in self.agreed_once for kind in kinds())
+            settled = bool(now) and all(kind in self.agreed_once for kind in now)
             await asyncio.sleep(every if settled else min(every, _FIRST_SECONDS))
 
     def deaf(self, kinds: Sequence[Kind], *, since: float) -> list[Kind]:
