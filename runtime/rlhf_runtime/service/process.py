@@ -110,9 +110,13 @@ class ControllerProcess:
 
     def _train(self, job: RLHFJob, reporter: ServiceReporter) -> Judgement:
         reporter.phase("Loading torch")
+        import torch
+
         from rlhf_runtime.job.runner import JobRunner
         from rlhf_runtime.job.summary import COMPLETE
 
+        # The models that are made here are too small for more, which would only spin on processors of other pods.
+        torch.set_num_threads(1)
         self._runner = JobRunner(job, self._folder, reporter=reporter, backend=self._settings.backend)
         outcome = self._runner.run()
         if outcome.status == COMPLETE:
