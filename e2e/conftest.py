@@ -18,6 +18,7 @@ from e2e.cluster.steps import step
 from e2e.cluster.up import need_this_machine, prepare, up
 from e2e.dump import default_folder, dump
 from e2e.lab import Lab
+from e2e.operator import Operator
 
 _FAILED = pytest.StashKey[bool]()
 
@@ -136,3 +137,12 @@ def _namespace(cluster: ClusterConfig, name: str, node: pytest.Item | pytest.Mod
         dump(namespace, folder)
         print(f"objects, events and logs are in {folder}")
     kubectl("delete", "namespace", namespace, "--wait=false")
+
+
+@pytest.fixture(scope="session")
+def operator(cluster: ClusterConfig) -> Operator:
+    """The operator, installed by Helm from this tree; what an earlier run left of it is upgraded."""
+    operator = Operator()
+    with step("install the operator"):
+        operator.install()
+    return operator

@@ -36,6 +36,7 @@ class SmallCluster:
         self.claims: dict[str, Any] = {}
         self.warnings: list[dict[str, Any]] = []
         self.no_node: set[str] = set()
+        self.scheduler_says = "5 node(s) didn't match Pod's node affinity/selector"
         self.quota: set[str] = set()
         self.crashing: set[str] = set()
         self.reachable = True
@@ -333,7 +334,7 @@ class SmallCluster:
         group = _group(pod)
         if group in self.no_node:
             said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
-            said["message"] = "0/5 nodes are available: 5 node(s) didn't match Pod's node affinity/selector."
+            said["message"] = f"0/5 nodes are available: {self.scheduler_says}."
             pod["status"]["conditions"] = [said]
             return
         pod["spec"]["nodeName"] = f"node-{group}"

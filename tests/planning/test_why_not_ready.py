@@ -30,6 +30,16 @@ def test_a_pool_that_no_node_has_is_named_with_role_selector_and_resource():
     cluster.run_until(lambda cluster: cluster.summary == "Training")
 
 
+def test_a_new_claim_that_is_not_bound_yet_is_no_lack_of_nodes():
+    cluster = SmallCluster()
+    cluster.no_node, cluster.scheduler_says = {"critic"}, "pod has unbound immediate PersistentVolumeClaims"
+    cluster.run(5)
+    assert cluster.condition("RolesReady") == ("False", "WaitingForPods")
+    assert 'role "critic"' in cluster.message("RolesReady") and "describe pvc" in cluster.message("RolesReady")
+    cluster.no_node = set()
+    cluster.run_until(lambda cluster: cluster.summary == "Training")
+
+
 def waiting(reason, message):
     def act(cluster, pod):
         pod["status"]["containerStatuses"] = [

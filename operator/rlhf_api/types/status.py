@@ -22,7 +22,7 @@ from rlhf_api.types.roles import RoleName
 from rlhf_api.types.scalars import Count, Decimal, LongText, ObjectName, Quantity, Text, Timestamp
 
 Step = Annotated[int, Field(ge=0, le=MAX_STEPS)]
-# Larger bounds are no int64 any more once a JSON parser has read them as a float, and the API server refuses each write.
+# A larger bound, read by a JSON parser as a float, is no int64 any more, and the API server refuses each write.
 Generation = Annotated[int, Field(ge=0, le=2**53 - 1)]
 
 

@@ -74,6 +74,12 @@ def trouble_of(pod: Object, part: Part, warnings: Iterable[Object]) -> Trouble |
     name = pods.name_of(pod)
     if pods.node_of(pod) is None and placed is not None and placed.get("status") == "False":
         said = sentence(str(placed.get("message") or placed.get("reason") or ""))
+        if "unbound immediate PersistentVolumeClaims" in said:  # for a moment, with every new claim
+            return Trouble(
+                reason=ConditionReason.WAITING_FOR_PODS,
+                message=f'{part.name}: pod "{name}" waits for its claims to be bound; if that lasts,'
+                " `kubectl describe pvc` tells why.",
+            )
         return Trouble(
             reason=ConditionReason.UNSCHEDULABLE,
             message=f'{part.name}: no node for pod "{name}": {said} It needs {part.asks}:'
