@@ -245,8 +245,14 @@ def test_the_same_bug_of_the_control_flow_in_two_pods_is_the_end(place: Path, se
         "        return super()._build_dag() if self.iteration < 2 else {}['reward']\n",
         encoding="utf-8",
     )
-    algorithm = {"name": "Custom", "totalSteps": 5, "custom": {"controllerClass": "buggy_flow:Flow"}}
-    write_job(place, algorithm={**algorithm, "generation": {"maxNewTokens": 4}})
+    algorithm = {
+        "name": "Custom",
+        "totalSteps": 5,
+        "custom": {"controllerClass": "buggy_flow:Flow"},
+        "grpo": {"promptsPerStep": 4, "groupSize": 2},
+        "generation": {"maxNewTokens": 4},
+    }
+    write_job(place, algorithm=algorithm)
     with service(place, secret) as first:
         code, ending = first.end()
     assert (code, ending.outcome) == (1, EndingOutcome.INTERRUPTED), ending.message
