@@ -146,3 +146,16 @@ def test_looking_again_is_for_deadlines_and_progress():
     assert cluster.plan().wake_in == 10.0
     cluster.settings = replace(cluster.settings, progress_seconds=2000.0)
     assert 990 < cluster.plan().wake_in <= 1000
+
+
+def test_a_controller_that_has_not_answered_for_a_minute_is_told_of():
+    cluster = training(**LONG)
+    cluster.reachable = False
+    cluster.run(30)
+    assert cluster.message("Running") == "Training."
+    cluster.run(60)
+    assert cluster.condition("Running")[0] == "True"
+    assert "does not answer the operator since" in cluster.message("Running")
+    cluster.reachable = True
+    cluster.run(1)
+    assert cluster.message("Running") == "Training."

@@ -62,6 +62,7 @@ class _Connection:
     stub: Any
     metadata: tuple[tuple[str, str], ...]
     away_until: float = 0.0
+    silent: bool = False
 
 
 class ControlClient:
@@ -99,8 +100,11 @@ class ControlClient:
             )
         except grpc.aio.AioRpcError as error:
             connection.away_until = self._clock() + _AWAY_SECONDS
-            log("the controller gives no report", job=_key(job), pod=connection.pod, error=_said(error), level="debug")
+            level = "debug" if connection.silent else "warning"
+            log("the controller gives no report", job=_key(job), pod=connection.pod, error=_said(error), level=level)
+            connection.silent = True
             return None
+        connection.silent = False
         return report_of(reply)
 
     async def call(self, job: RLHFJob, pod: Object | None, call: Call) -> None:

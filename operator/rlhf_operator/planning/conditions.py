@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 
 from rlhf_api import names
 from rlhf_api.ending import EndingOutcome
@@ -12,7 +13,7 @@ from rlhf_api.names import CONTROLLER_COMPONENT
 from rlhf_api.reasons import ConditionReason
 from rlhf_api.types import Condition, RoleStatus
 from rlhf_operator.planning import pods
-from rlhf_operator.planning.clock import format_time
+from rlhf_operator.planning.clock import format_time, parse_time
 from rlhf_operator.planning.course import Course, Stage
 from rlhf_operator.planning.roles import controller_part, head_part, worst
 from rlhf_operator.planning.seen import Seen, ending_of
@@ -21,6 +22,7 @@ from rlhf_operator.planning.trouble import Trouble, refused_pods, text_of, time_
 _INVALID = ("InvalidRayClusterSpec", "InvalidRayClusterMetadata", "InvalidRayClusterStatus")
 _LONGEST = 8192
 _MOST_PODS = 3
+_SILENCE = timedelta(seconds=60)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,6 +193,18 @@ def _held(seen: Seen, course: Course, troubles: Mapping[str, Trouble]) -> Claim:
     )
 
 
+def _training(seen: Seen) -> str:
+    """That it trains, and if nobody has heard of it for long, that too."""
+    last = seen.before.progress.time if seen.before.progress else None
+    heard = parse_time(last)
+    if seen.report is not None or heard is None or seen.snapshot.now - heard < _SILENCE:
+        return "Training."
+    return (
+        f"Training; but the controller does not answer the operator since {last}, and the numbers here are as old."
+        " The operator's log says why; a NetworkPolicy of the namespace may be in the way."
+    )
+
+
 def _running(seen: Seen, course: Course) -> Claim:
     kind = ConditionType.RUNNING
     if (claim := _without_pods(kind, course)) is not None:
@@ -202,7 +216,7 @@ def _running(seen: Seen, course: Course) -> Claim:
     was = seen.holds(kind)
     alive = seen.controller is not None and pods.phase(seen.controller) == "Running"
     if alive and (seen.trains or (was and (seen.report is None or seen.report.phase == "STOPPING"))):
-        return _yes(kind, ConditionReason.TRAINING, "Training.")
+        return _yes(kind, ConditionReason.TRAINING, _training(seen))
     if (trouble := _controller_trouble(seen)) is not None:
         return _no(kind, trouble.reason, trouble.message)
     ended = next((pod for pod in seen.controllers if pods.ended(pod)), None)
