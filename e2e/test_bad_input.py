@@ -83,9 +83,9 @@ def test_a_role_that_cannot_start(
 
 def test_a_quota_that_forbids_one_roles_pods_does_not_keep_the_others_down(operator: Operator, lab: Lab) -> None:
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "gpus"}}
-    lab.apply(quota | {"spec": {"hard": {"requests.nvidia.com/gpu": "0"}}})
-    one_gpu = {"cpu": "500m", "memory": "1Gi", "accelerators": {"count": 1}}
-    job = apply(lab, with_role(quick("quota", steps=2), "actor", resources=one_gpu))
+    lab.apply(quota | {"spec": {"hard": {"requests.nvidia.com/gpu": "1"}}})
+    two_gpus = {"cpu": "500m", "memory": "1Gi", "accelerators": {"count": 2}}
+    job = apply(lab, with_role(quick("quota", steps=2), "actor", resources=two_gpus))
     message = job.wait("RolesReady", "False", reason="QuotaExceeded", timeout=MESSAGE_SECONDS)
     assert "actor" in message and "gpus" in message, message
     lab.wait("the other roles run", lambda: all(job.uids("reward", "reference").values()), timeout=MESSAGE_SECONDS)
