@@ -125,6 +125,7 @@ def test_a_death_that_was_expected(seconds: float, want_reason: str, want_counte
         _score(run)
     (incident,) = run.seen.incidents
     assert (incident.reason, incident.counted) == (want_reason, want_counted)
+    assert (incident.message == "ended on purpose, as was announced") == (not want_counted)
     group = _group(run, "reward")
     assert (group.restarts, group.uncounted_restarts) == (int(want_counted), int(not want_counted))
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from rlhf_runtime.control.engine import Engine
 
 _UNEXPLAINED = {FailureReason.KILLED, FailureReason.NODE_LOST, FailureReason.EXITED, FailureReason.UNKNOWN}
+_EXPECTED = "ended on purpose, as was announced"
 
 
 class Recovery:
@@ -251,7 +252,7 @@ class Recovery:
                 worker=seat.name,
                 attempt=seat.attempt,
                 reason=reason or reason_of(error),
-                message=str(error).splitlines()[0] if str(error) else type(error).__name__,
+                message=_EXPECTED if reason else str(error).splitlines()[0] if str(error) else type(error).__name__,
                 step=str(node) if node else "",
                 pid=joined.pid if joined else 0,
                 time=self._engine.backend.now(),
