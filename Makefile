@@ -7,7 +7,7 @@ UV_VERSION := 0.13.9
 PYTHON ?= $(shell for v in 3.11 3.12 3.13; do command -v python$$v && exit; done; command -v python3)
 INSTALL := $(BIN)/uv pip install --python $(BIN)/python --quiet --compile-bytecode
 
-.PHONY: help demo test unit e2e cluster-up cluster-down cluster-status cluster-images lint format golden lock clean
+.PHONY: help demo test long unit e2e cluster-up cluster-down cluster-status cluster-images lint format golden lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -15,11 +15,17 @@ help: ## Show this list
 demo: $(VENV)/runtime.done ## Install and train the example PPO job: four roles on this machine
 	@$(BIN)/rlhf run --fresh examples/ppo-spelling.yaml
 
+# The quick tests two at a time; what starts processes of its own alone, since it waits for them.
+QUICK := not ray and not job and not learning
 test: $(VENV)/test.done ## Install and run every test
-	@$(BIN)/python -m pytest
+	@status=0; $(BIN)/python -m pytest -m "$(QUICK)" -n 2 --dist loadfile || status=$$?; \
+	$(BIN)/python -m pytest -m "not ($(QUICK)) and not long" || status=$$?; exit $$status
+
+long: $(VENV)/test.done ## Tests on several Ray nodes, which take minutes, of what `make e2e` shows on pods too
+	@$(BIN)/python -m pytest -m long
 
 unit: $(VENV)/test.done ## The quick tests: no Ray, no whole jobs, no training
-	@$(BIN)/python -m pytest -m "not ray and not job and not learning"
+	@$(BIN)/python -m pytest -m "$(QUICK)" -n 2 --dist loadfile
 
 # PROVIDER=kind uses Docker and kind instead of what is built here.
 PROVIDER ?= local

@@ -7,6 +7,7 @@ import pytest
 from e2e.cluster.errors import CommandError
 from e2e.jobs import apply, example, quick, with_role
 from e2e.lab import Lab
+from e2e.manifests import GPU_TOLERATION
 from e2e.operator import Operator
 
 MESSAGE_SECONDS = 120
@@ -92,12 +93,15 @@ def test_a_quota_that_forbids_one_roles_pods_does_not_keep_the_others_down(opera
 
 
 def test_jobs_that_each_get_half_of_what_they_need_do_not_wait_for_each_other(operator: Operator, lab: Lab) -> None:
-    """Two jobs want 5 and 5 of the 8 GPUs of one node twice: only one fits at a time."""
+    """Both want all 8 GPUs of the one node of a pool, for two pods: each may get one pod placed, and wait for ever."""
 
     def half(name: str) -> dict[str, Any]:
         manifest = quick(name, steps=2, startDeadlineSeconds=60)
         pool = {"nodeSelector": {"pool": "gpu-b"}}
         wide = {"memory": "1Gi", "accelerators": {"count": 4}}
+        # Out of the way, or the one node for CPUs would be what they lack.
+        elsewhere = {"nodeSelector": {"pool": "gpu-a"}, "tolerations": [GPU_TOLERATION]}
+        manifest = with_role(manifest, "reward", nodePool=elsewhere)
         manifest = with_role(manifest, "actor", nodePool=pool, resources=wide)
         return with_role(manifest, "reference", nodePool=pool, resources=wide)
 
@@ -111,5 +115,5 @@ def test_a_namespace_that_is_deleted_takes_its_job_along(operator: Operator, lab
     inner = Lab(f"{lab.namespace}-b", lab.faults, lab.config)
     job = apply(inner, quick("doomed", steps=500))
     inner.wait("its head runs", lambda: job.pods("head"), timeout=60)
-    inner.kubectl("delete", "namespace", inner.namespace, "--timeout=90s", timeout=100)
+    inner.kubectl("delete", "namespace", inner.namespace, "--timeout=150s", timeout=160)
     assert operator.pods()[0]["status"]["containerStatuses"][0]["restartCount"] == 0

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import cluster_jobs as cases
-from fake_api_server import pod
+from cluster_api_server import pod
 from rich.console import Console, RenderableType
 
 from rlhf_cli import render_job

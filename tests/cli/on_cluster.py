@@ -5,7 +5,7 @@ from pathlib import Path
 
 import yaml
 from click.testing import CliRunner, Result
-from fake_api_server import FakeApiServer
+from cluster_api_server import FakeApiServer
 
 from rlhf_cli.main import main
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import cluster_jobs as cases
 import golden_views
 import pytest
-from fake_api_server import FakeApiServer, pod, serve
+from cluster_api_server import FakeApiServer, pod, serve
 from on_cluster import Shell
 
 from rlhf_cli import terminal

@@ -9,7 +9,7 @@ from typing import Any
 import cluster_jobs as cases
 import pytest
 import yaml
-from fake_api_server import FakeApiServer, Fault, pod, serve, status
+from cluster_api_server import FakeApiServer, Fault, pod, serve, status
 from on_cluster import Shell
 
 from rlhf_api.crd import PLURAL

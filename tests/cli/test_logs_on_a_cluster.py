@@ -5,7 +5,7 @@ from pathlib import Path
 
 import cluster_jobs as cases
 import pytest
-from fake_api_server import SILENCE, FakeApiServer, Fault, pod, serve, status
+from cluster_api_server import SILENCE, FakeApiServer, Fault, pod, serve, status
 from on_cluster import Shell
 
 from rlhf_cli import log_follow

@@ -24,7 +24,7 @@ from rlhf_runtime import ray_settings
 from rlhf_runtime.backends import ray_backend
 from rlhf_runtime.backends.ray_backend import RayBackend
 
-pytestmark = [pytest.mark.ray, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.ray, pytest.mark.long, pytest.mark.timeout(1200)]
 
 ROLES = ("actor", "critic")
 ENVIRONMENT = {
