@@ -11,8 +11,8 @@ from reconciling import KEY, SETTINGS, looking
 
 from rlhf_api.types import RLHFJobStatus
 from rlhf_operator.kube.execute import IncompleteError
-from rlhf_operator.kube.kinds import CONFIG_MAP, EVENT, POD, RLHF_JOB, SECRET
-from rlhf_operator.planning.plan import Delete, Event, Plan, ScaleRole
+from rlhf_operator.kube.kinds import CONFIG_MAP, EVENT, POD, RAY_CLUSTER, RLHF_JOB, SECRET
+from rlhf_operator.planning.plan import Delete, Event, Plan, RestartRole, ScaleRole
 
 CONFIG: dict[str, Any] = {
     "apiVersion": "v1",
@@ -226,6 +226,24 @@ def test_a_call_without_a_controller_is_an_error_and_the_rest_is_done() -> None:
             with pytest.raises(IncompleteError, match="no controller runs"):
                 await it.look()
             assert it.server.get(CONFIG_MAP, "team", "ppo-config") is not None
+
+    run(test())
+
+
+def test_a_restart_that_the_controller_did_not_hear_of_is_not_written_down_as_done() -> None:
+    ray_cluster = {"apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": {"name": "ppo"}, "spec": {}}
+
+    async def test() -> None:
+        async with looking() as it:
+            it.see(RLHF_JOB, job())
+            it.plan = lambda _: Plan(calls=[RestartRole(role="reward", reason="asked")], applies=[CONFIG, ray_cluster])
+            with pytest.raises(IncompleteError, match="no controller runs"):
+                await it.look()
+            assert it.server.get(CONFIG_MAP, "team", "ppo-config") is not None
+            assert it.server.get(RAY_CLUSTER, "team", "ppo") is None
+            it.plan = lambda _: Plan(applies=[ray_cluster])
+            await it.look()
+            assert it.server.get(RAY_CLUSTER, "team", "ppo") is not None
 
     run(test())
 

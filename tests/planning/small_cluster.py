@@ -36,6 +36,7 @@ class SmallCluster:
         self.claims: dict[str, Any] = {}
         self.warnings: list[dict[str, Any]] = []
         self.no_node: set[str] = set()
+        self.idle_pods: dict[str, list[str]] = {}
         self.scheduler_says = "5 node(s) didn't match Pod's node affinity/selector"
         self.quota: set[str] = set()
         self.crashing: set[str] = set()
@@ -70,6 +71,7 @@ class SmallCluster:
             claims=self.claims,
             warnings=copy.deepcopy(self.warnings),
             report=self.report(),
+            idle_pods=dict(self.idle_pods),
         )
 
     def plan(self) -> Plan:
@@ -153,6 +155,10 @@ class SmallCluster:
             self.told_to_leave = True
         elif isinstance(call, ScaleRole):
             self.replicas[call.role] = call.replicas
+            # The oldest: not those that the operator would choose by itself.
+            pods = sorted(self.living(call.role), key=lambda pod: pod["metadata"]["creationTimestamp"])
+            surplus = max(len(pods) - call.replicas, 0)
+            self.idle_pods[call.role] = [pod["metadata"]["name"] for pod in pods[:surplus]]
         else:
             assert isinstance(call, RestartRole | ExpectLoss)
 

@@ -49,18 +49,28 @@ def test_more_replicas_are_made_and_the_controller_is_told():
     assert cluster.row("reward").ready == 3
 
 
-def test_fewer_replicas_the_controller_is_told_first_and_the_newest_pods_go():
+def test_fewer_replicas_the_controller_is_told_first_and_those_pods_go_that_it_names():
     cluster = training(roles={"reward": {"replicas": 3}})
-    oldest = cluster.living("reward")[0]["metadata"]["uid"]
+    stays = cluster.living("reward")[-1]["metadata"]["uid"]
     cluster.edit(roles={"reward": {"replicas": 1}}).reconcile()
     groups = {group["groupName"]: group for group in cluster.ray_cluster["spec"]["workerGroupSpecs"]}
     assert cluster.calls[-1] == ScaleRole(role="reward", replicas=1)
     assert groups["reward"]["replicas"] == 3, "no pod goes before the controller knows"
     cluster.run(6)
-    assert cluster.uids()["reward"] == [oldest]
+    assert cluster.uids()["reward"] == [stays]
     groups = {group["groupName"]: group for group in cluster.ray_cluster["spec"]["workerGroupSpecs"]}
     assert groups["reward"]["replicas"] == 1 and "scaleStrategy" not in groups["reward"]
     assert cluster.summary == "Training"
+
+
+def test_an_operator_that_has_just_begun_asks_again_which_pods_may_go():
+    cluster = training(roles={"reward": {"replicas": 3}})
+    stays = cluster.living("reward")[-1]["metadata"]["uid"]
+    cluster.edit(roles={"reward": {"replicas": 1}}).reconcile()
+    cluster.idle_pods.clear()  # the answer was the old operator's
+    cluster.run(6)
+    assert cluster.calls.count(ScaleRole(role="reward", replicas=1)) == 2
+    assert cluster.uids()["reward"] == [stays]
 
 
 def test_a_restart_is_asked_for_once():

@@ -7,8 +7,8 @@ certificate and the token are follows from the operator's key and the job's UID,
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import grpc
@@ -63,6 +63,7 @@ class _Connection:
     metadata: tuple[tuple[str, str], ...]
     away_until: float = 0.0
     silent: bool = False
+    idle_pods: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 class ControlClient:
@@ -118,10 +119,17 @@ class ControlClient:
         connection = await self._connect(job, pod)
         method, request = _request(connection.stub, call)
         try:
-            await method(request, timeout=CALL_SECONDS, metadata=connection.metadata)
+            reply = await method(request, timeout=CALL_SECONDS, metadata=connection.metadata)
         except grpc.aio.AioRpcError as error:
             message = f"the controller does not take {type(call).__name__}: {_said(error)}"
             raise ControlError(message, kind=error.code().name) from error
+        if isinstance(call, ScaleRole):
+            connection.idle_pods[call.role] = tuple(reply.idle_pods)
+
+    def idle_pods(self, job: RLHFJob) -> Mapping[str, Sequence[str]]:
+        """By role, the pods that hold no replica any more, as the controller answered to the last `ScaleRole`."""
+        connection = self._connections.get(_key(job))
+        return dict(connection.idle_pods) if connection is not None else {}
 
     async def forget(self, key: str) -> None:
         """Close the connection to the controller of a job, `NAMESPACE/NAME`."""

@@ -19,7 +19,7 @@ from rlhf_operator.kube.errors import ApiError
 from rlhf_operator.kube.events import Events
 from rlhf_operator.kube.gather import Gatherer, running_controller
 from rlhf_operator.kube.store import JobKey, Store
-from rlhf_operator.planning.plan import Delete, Event, Manifest, Plan
+from rlhf_operator.planning.plan import Delete, Event, Manifest, Plan, RestartRole
 from rlhf_operator.planning.snapshot import Snapshot
 from rlhf_operator.telemetry.logging import log
 
@@ -70,12 +70,14 @@ class Executor:
         living = self.store.get(kinds.RLHF_JOB, *key)
         failed: list[ApiError | ControlError] = []
         pod = running_controller([dict(pod) for pod in snapshot.pods])
+        unheard = False
         for call in plan.calls:
             try:
                 await self.control.call(snapshot.job, pod, call)
                 log("told the controller", job=key, call=type(call).__name__, role=getattr(call, "role", None))
             except ControlError as error:
                 failed.append(error)
+                unheard |= isinstance(call, RestartRole)
         for delete in plan.deletes:
             try:
                 await self._delete(key, delete)
@@ -83,6 +85,8 @@ class Executor:
                 failed.append(error)
         refusals: list[Event] = []
         for manifest in plan.applies:
+            if unheard and manifest["kind"] == kinds.RAY_CLUSTER.kind:
+                continue  # it says which restarts are done with
             try:
                 await self._apply(key, manifest)
             except ApiError as error:

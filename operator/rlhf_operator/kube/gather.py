@@ -111,6 +111,7 @@ class Gatherer:
             claims=claims,
             warnings=warnings,
             report=report,
+            idle_pods=self.control.idle_pods(job),
             namespace_terminating=self._is_terminating(key.namespace),
         )
 

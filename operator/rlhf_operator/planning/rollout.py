@@ -187,9 +187,11 @@ def _scale(seen: Seen, role: Role, group: Object) -> tuple[list[Call], int, list
     want = pods_wanted(role)
     has = int(group.get("replicas") or 0) if group else want
     said = seen.said_of(role)
-    disagrees = said is not None and said.desired not in (0, role.replicas)
-    calls: list[Call] = [ScaleRole(role=role.name, replicas=role.replicas)] if disagrees else []
-    if want < has and disagrees:
+    # Before pods go the controller must have said which: an operator that has just begun asks it again.
+    unsaid = want < has and role.name not in seen.snapshot.idle_pods
+    ask = said is not None and said.desired != 0 and (said.desired != role.replicas or unsaid)
+    calls: list[Call] = [ScaleRole(role=role.name, replicas=role.replicas)] if ask else []
+    if want < has and ask:
         return calls, has, []
     return calls, want, _who_leaves(seen, role, group, want)
 
