@@ -10,6 +10,8 @@ WORKERS = {
     "RAY_worker_niceness": "0",  # Ray's workers run at nice 15 otherwise
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
+    # A pod that is told to go would wait half a minute, with its GPUs, for role processes to end by themselves.
+    "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0",
 }
 DRIVER = {
     "RAY_DEDUP_LOGS": "0",

@@ -133,3 +133,11 @@ def test_without_kuberays_command_it_says_what_is_missing(capfd, tmp_path: Path)
 
     assert main({}, folder=str(tmp_path)) == 2
     assert f"`{COMMAND_VARIABLE}` must be set" in capfd.readouterr().err
+
+
+def test_ray_waits_for_nobody_when_the_pod_must_go_unless_the_user_says_so(start, monkeypatch) -> None:
+    variable = "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S"
+    monkeypatch.delenv(variable, raising=False)
+    assert start(f"echo ${variable}").communicate(timeout=30)[0].strip() == "0"
+    monkeypatch.setenv(variable, "7")
+    assert start(f"echo ${variable}").communicate(timeout=30)[0].strip() == "7"
