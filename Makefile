@@ -7,7 +7,7 @@ UV_VERSION := 0.13.9
 PYTHON ?= $(shell for v in 3.11 3.12 3.13; do command -v python$$v && exit; done; command -v python3)
 INSTALL := $(BIN)/uv pip install --python $(BIN)/python --quiet --compile-bytecode
 
-.PHONY: help demo test long unit e2e cluster-up cluster-down cluster-status cluster-images lint format golden lock clean
+.PHONY: help demo test long unit e2e chart cluster-up cluster-down cluster-status cluster-images lint format golden lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -35,6 +35,9 @@ CLUSTER := $(if $(filter kind,$(PROVIDER)),$(BIN)/python -m e2e.cluster.kind,$(R
 
 e2e: $(VENV)/e2e.done ## The tests on a real Kubernetes, which is brought up if none is (root, Linux, Go)
 	@PROVIDER=$(PROVIDER) $(BIN)/python -m pytest e2e -o timeout_func_only=true $(E2E_ARGS)
+
+chart: $(VENV)/test.done ## The chart's tests, which `make test` skips where there is no helm, after `make e2e` has built one
+	@$(BIN)/python -m pytest tests/chart
 
 cluster-up: $(VENV)/e2e.done ## A Kubernetes on this machine: four nodes, KubeRay; KWOK=100 adds fake nodes
 	@$(CLUSTER) up $(if $(KWOK),--kwok $(KWOK)) $(CLUSTER_ARGS)

@@ -92,7 +92,14 @@ def test_ctrl_c_ends_a_command_with_130_and_without_a_traceback(tmp_path: Path) 
         )
         command = [sys.executable, "-m", "rlhf_cli", "status", "x", "--watch", "--kubeconfig", str(config)]
         environment = {**os.environ, "NO_PROXY": "127.0.0.1"}
-        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        # As a terminal starts it, also where the tests run in the background, whose children ignore Ctrl-C.
+        with subprocess.Popen(
+            command,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        ) as process:
             connection, _ = server.accept()  # it has asked, and waits for an answer
             with connection:
                 process.send_signal(signal.SIGINT)
