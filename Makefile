@@ -21,7 +21,7 @@ test: $(VENV)/test.done ## Install and run every test
 	@status=0; $(BIN)/python -m pytest -m "$(QUICK)" -n 2 --dist loadfile || status=$$?; \
 	$(BIN)/python -m pytest -m "not ($(QUICK)) and not long" || status=$$?; exit $$status
 
-long: $(VENV)/test.done ## Tests on several Ray nodes, which take minutes, of what `make e2e` shows on pods too
+long: $(VENV)/test.done ## Minutes with whole processes of operator and controller; `make e2e` shows the same in pods
 	@$(BIN)/python -m pytest -m long
 
 unit: $(VENV)/test.done ## The quick tests: no Ray, no whole jobs, no training

@@ -34,12 +34,13 @@ def manifest_of(run: str, *, seed: int) -> dict[str, Any]:
     return manifest
 
 
-def train(run: str, *, seed: int, runs_dir: Path) -> dict[str, Any]:
+def train(run: str, *, seed: int, runs_dir: Path, backend: str | None = None) -> dict[str, Any]:
     """Run one job with `rlhf run`; gives its summary."""
     manifest = manifest_of(run, seed=seed)
     file = runs_dir / f"{manifest['metadata']['name']}.yaml"
     file.write_text(yaml.safe_dump(manifest))
     command = [sys.executable, "-m", "rlhf_cli", "run", str(file), "--runs-dir", str(runs_dir), "--fresh", "--quiet"]
+    command += ["--backend", backend] if backend else []
     path = os.pathsep.join(filter(None, [str(HERE), os.environ.get("PYTHONPATH")]))
     done = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
     if done.returncode:

@@ -22,5 +22,5 @@ def test_the_example_learns_to_spell(run: str, tmp_path: Path) -> None:
 
 
 def test_nothing_is_learned_from_shuffled_rewards(tmp_path: Path) -> None:
-    summary = train("GRPO-shuffled", seed=0, runs_dir=tmp_path)
+    summary = train("GRPO-shuffled", seed=0, runs_dir=tmp_path, backend="in-process")  # the numbers are the same
     assert summary["heldout_accuracy_end"] < 0.5  # it wanders: 0.40 was seen half way, and 0.31 at the end

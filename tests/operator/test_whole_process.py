@@ -21,7 +21,7 @@ from operator_builders import child, job, run, until
 
 from rlhf_operator.kube.kinds import CONFIG_MAP, LEASE, POD, RAY_CLUSTER, RLHF_JOB
 
-pytestmark = pytest.mark.job
+pytestmark = [pytest.mark.job, pytest.mark.long]
 
 KEY = b"0123456789abcdef0123456789abcdef"
 

@@ -18,7 +18,7 @@ from rlhf_api.ending import Ending, EndingOutcome
 from rlhf_api.job_control import messages
 from rlhf_api.reasons import ConditionReason
 
-pytestmark = [pytest.mark.job, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.job, pytest.mark.long, pytest.mark.timeout(600)]
 STEPS = 30
 SLOW_REWARD = "import time\ndef reward(response, answer):\n    time.sleep(0.01)\n    return len(response) / 8\n"
 

@@ -23,7 +23,7 @@ from rlhf_api.job_control import messages
 from rlhf_api.names import ray_resource
 from rlhf_runtime import ray_settings
 
-pytestmark = [pytest.mark.ray, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.ray, pytest.mark.long, pytest.mark.timeout(1200)]
 STEPS = 40
 ROLES = ("actor", "reward", "reference")
 
