@@ -10,6 +10,8 @@ from e2e.lab import Lab
 from e2e.manifests import GPU_TOLERATION
 from e2e.operator import Operator
 
+pytestmark = pytest.mark.timeout(900)
+
 MESSAGE_SECONDS = 120
 
 

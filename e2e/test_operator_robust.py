@@ -9,6 +9,8 @@ from e2e.jobs import Job, apply, quick
 from e2e.lab import Lab
 from e2e.operator import Operator
 
+pytestmark = pytest.mark.timeout(900)
+
 ROLES = ("actor", "reward", "reference")
 EVERYTHING = (*ROLES, "head", "controller")
 

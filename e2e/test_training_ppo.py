@@ -13,7 +13,9 @@ from e2e.lab import Lab
 from e2e.manifests import pod
 from e2e.operator import Operator
 
-TRAIN_SECONDS = 600
+pytestmark = pytest.mark.timeout(1200)
+
+TRAIN_SECONDS = 900
 ROLES = ("actor", "critic", "reward", "reference")
 METHODS = {"actor": "generate", "critic": "compute_values", "reward": "score", "reference": "compute_log_prob"}
 """A method that only this role has a reason to run in every step."""
