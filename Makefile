@@ -7,7 +7,7 @@ UV_VERSION := 0.13.9
 PYTHON ?= $(shell for v in 3.11 3.12 3.13; do command -v python$$v && exit; done; command -v python3)
 INSTALL := $(BIN)/uv pip install --python $(BIN)/python --quiet --compile-bytecode
 
-.PHONY: help demo test long unit e2e chart cluster-up cluster-down cluster-status cluster-images lint format golden lock clean
+.PHONY: help demo test long unit e2e e2e-long chart cluster-up cluster-down cluster-status cluster-images lint format golden lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -34,7 +34,10 @@ ROOT := $(if $(filter-out 0,$(shell id -u)),sudo -E env "PATH=$(PATH)" PYTHONDON
 CLUSTER := $(if $(filter kind,$(PROVIDER)),$(BIN)/python -m e2e.cluster.kind,$(ROOT) $(BIN)/python -m e2e.cluster)
 
 e2e: $(VENV)/e2e.done ## The tests on a real Kubernetes, which is brought up if none is (root, Linux, Go)
-	@PROVIDER=$(PROVIDER) $(BIN)/python -m pytest e2e -o timeout_func_only=true $(E2E_ARGS)
+	@PROVIDER=$(PROVIDER) $(BIN)/python -m pytest e2e -o timeout_func_only=true -m "not long" $(E2E_ARGS)
+
+e2e-long: $(VENV)/e2e.done ## Those that take many minutes more
+	@PROVIDER=$(PROVIDER) $(BIN)/python -m pytest e2e -o timeout_func_only=true -m long $(E2E_ARGS)
 
 chart: $(VENV)/test.done ## The chart's tests, which `make test` skips where there is no helm, after `make e2e` has built one
 	@$(BIN)/python -m pytest tests/chart

@@ -94,6 +94,7 @@ def test_a_quota_that_forbids_one_roles_pods_does_not_keep_the_others_down(opera
     lab.wait("the other roles run", lambda: all(job.uids("reward", "reference").values()), timeout=MESSAGE_SECONDS)
 
 
+@pytest.mark.long
 def test_jobs_that_each_get_half_of_what_they_need_do_not_wait_for_each_other(operator: Operator, lab: Lab) -> None:
     """Both want all 8 GPUs of the one node of a pool, for two pods: each may get one pod placed, and wait for ever."""
 
