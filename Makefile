@@ -17,7 +17,7 @@ demo: $(VENV)/runtime.done ## Install and train the example PPO job: four roles 
 
 # The quick tests two at a time; what starts processes of its own alone, since it waits for them.
 QUICK := not ray and not job and not learning
-test: $(VENV)/test.done ## Install and run every test
+test: $(VENV)/test.done ## Install, and run the tests that need no cluster
 	@status=0; $(BIN)/python -m pytest -m "$(QUICK)" -n 2 --dist loadfile || status=$$?; \
 	$(BIN)/python -m pytest -m "not ($(QUICK)) and not long" || status=$$?; exit $$status
 
