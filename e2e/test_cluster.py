@@ -11,6 +11,7 @@ from e2e.cluster.config import GPU_RESOURCE, GPU_TAINT, POOL_LABEL, ClusterConfi
 from e2e.cluster.shell import run
 from e2e.lab import Lab
 from e2e.manifests import pod
+from e2e.operator import helm
 
 
 def test_four_ready_nodes_in_three_pools_with_gpus_and_taints(cluster: ClusterConfig) -> None:
@@ -78,16 +79,10 @@ def test_helm_installs_a_chart(lab: Lab, tmp_path: Path) -> None:
         "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: '{{ .Release.Name }}-map'}\n"
         "data: {who: '{{ .Values.who }}'}\n"
     )
-    helm: list[str | Path] = [
-        builds.find(builds.HELM).program("helm"),
-        "--kubeconfig",
-        paths.KUBECONFIG,
-        "--namespace",
-        lab.namespace,
-    ]
-    run([*helm, "install", "first", chart, "--set", "who=world", "--wait"])
+    words = helm(lab.namespace)
+    run([*words, "install", "first", chart, "--set", "who=world", "--wait"])
     assert lab.get("configmap", "first-map")["data"] == {"who": "world"}
-    run([*helm, "uninstall", "first", "--wait"])
+    run([*words, "uninstall", "first", "--wait"])
     assert lab.find("configmap", "first-map") is None
 
 

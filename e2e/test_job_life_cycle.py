@@ -1,5 +1,6 @@
 """A job's life: suspend and resume, change while it trains, deadlines, the time after the end, and deletion."""
 
+import json
 import re
 from collections.abc import Iterator
 
@@ -37,10 +38,10 @@ def test_a_change_of_one_role_rolls_that_role_alone_and_is_not_counted(job: Job)
 
 def test_scaling_a_role_while_training_adds_and_removes_its_pods_alone(job: Job) -> None:
     before = job.uids("actor", "reference", "head", "controller")
-    job.lab.kubectl("patch", "rlhfjob", job.name, "--type=json", f"--patch={_on_role(job, 'reward', 'replicas', 2)}")
+    _patch(job, _on_role(job, "reward", "replicas", 2))
     job.wait_for("two rewards take part", lambda status: _role(status, "reward").get("ready") == 2)
     job.wait_step(job.step + 3)
-    job.lab.kubectl("patch", "rlhfjob", job.name, "--type=json", f"--patch={_on_role(job, 'reward', 'replicas', 1)}")
+    _patch(job, _on_role(job, "reward", "replicas", 1))
     job.wait_for("one reward pod is left", lambda _: len(job.pods("reward")) == 1)
     job.wait_step(job.step + 3)
     assert job.uids("actor", "reference", "head", "controller") == before
@@ -93,8 +94,6 @@ def _patch(job: Job, patch: str) -> None:
 
 
 def _on_role(job: Job, role: str, field: str, value: object) -> str:
-    import json
-
     index = [item["name"] for item in job.get()["spec"]["roles"]].index(role)
     return json.dumps([{"op": "add", "path": f"/spec/roles/{index}/{field}", "value": value}])
 

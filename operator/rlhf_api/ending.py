@@ -15,6 +15,8 @@ from rlhf_api.types.status import Progress
 
 TERMINATION_FILE = "/dev/termination-log"
 MAX_BYTES = 4096
+FAILED_FOR_GOOD = 3
+"""The exit code with which no other pod is made; 0 is Complete or Suspended, anything else lets another pod go on."""
 _LONGEST_MESSAGE = 2000
 
 

@@ -8,6 +8,9 @@ import re
 
 from rlhf_api import GROUP
 
+MANAGER = f"{GROUP}/rlhf-operator"
+"""The value of `spec.managedBy` that means this operator, as its absence does."""
+
 MAX_JOB_NAME_LENGTH = 40
 MAX_JOB_AND_ROLE_NAME_LENGTH = 49
 MAX_ROLE_NAME_LENGTH = MAX_JOB_AND_ROLE_NAME_LENGTH - 1

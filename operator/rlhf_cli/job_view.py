@@ -14,7 +14,6 @@ from typing import Any
 from rlhf_api import names
 
 Object = Mapping[str, Any]
-MANAGERS = (None, "rlhf.dev/rlhf-operator")
 _ENDS = ("Complete", "Failed")
 
 
@@ -125,7 +124,7 @@ def notes(job: Object, now: datetime) -> list[str]:
     metadata, spec, status = job["metadata"], job["spec"], status_of(job)
     if metadata.get("deletionTimestamp"):
         return ["The job is being deleted."]
-    if spec.get("managedBy") not in MANAGERS:
+    if spec.get("managedBy") not in (None, names.MANAGER):
         return [f'The job is managed by "{spec["managedBy"]}", not by rlhf-operator.']
     seconds = (now - created(job)).total_seconds()
     if not status.get("conditions"):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from rlhf_api.formats import format_time
 from rlhf_api.reasons import ConditionReason
 from rlhf_operator.config import Settings
 from rlhf_operator.control.client import ControlError
@@ -90,7 +91,7 @@ class Reconciler:
         await self.executor.write_status(key, _refused(error.living, message, since=_since(ours) or self._now()))
 
     def _now(self) -> str:
-        return self.gatherer.now().strftime("%Y-%m-%dT%H:%M:%SZ")
+        return format_time(self.gatherer.now())
 
 
 def _since(conditions: list[Any]) -> str:

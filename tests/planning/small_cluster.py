@@ -13,9 +13,9 @@ from typing import Any
 from planning_builders import START, a_job, edited, settings
 
 from rlhf_api.ending import Ending, EndingOutcome
+from rlhf_api.formats import format_time, parse_time
 from rlhf_api.reasons import ConditionReason
 from rlhf_api.types import Progress, RLHFJob
-from rlhf_operator.planning.clock import format_time, parse_time
 from rlhf_operator.planning.plan import Event, ExpectLoss, Plan, RestartRole, ScaleRole, Suspend
 from rlhf_operator.planning.reconcile import plan
 from rlhf_operator.planning.snapshot import Report, RoleReport, Snapshot

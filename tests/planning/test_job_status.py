@@ -7,9 +7,9 @@ import pytest
 from planning_builders import a_job
 from small_cluster import SmallCluster
 
+from rlhf_api.formats import decimal
 from rlhf_operator.planning.reconcile import plan
 from rlhf_operator.planning.snapshot import Incident, RoleReport
-from rlhf_operator.planning.status import decimal
 
 LONG = {"algorithm": {"name": "PPO", "totalSteps": 1000, "ppo": {}}}
 

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from rlhf_api.ending import EndingOutcome
+from rlhf_api.formats import decimal
 from rlhf_api.job_control import messages
 from rlhf_api.reasons import ConditionReason
-from rlhf_runtime.service.board import INCIDENTS_KEPT, Board, RoleState, decimal
+from rlhf_runtime.service.board import INCIDENTS_KEPT, Board, RoleState
 
 START = 1_000_000.0
 

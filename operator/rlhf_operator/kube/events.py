@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from rlhf_api import API_VERSION, KIND
+from rlhf_api.formats import format_time
 from rlhf_operator.kube.client import FIELD_MANAGER, KubeClient
 from rlhf_operator.kube.errors import ApiError
 from rlhf_operator.kube.kinds import EVENT
@@ -77,7 +78,7 @@ class Events:
         self._told.pop(key, None)
 
     def _manifest(self, meta: Mapping[str, Any], event: Event, name: str) -> dict[str, Any]:
-        now = self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
+        now = format_time(self._now())
         message = event.message
         if len(message) > _LONGEST_MESSAGE:
             message = message[: _LONGEST_MESSAGE - 3] + "..."

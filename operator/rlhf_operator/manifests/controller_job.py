@@ -17,6 +17,7 @@ from __future__ import annotations
 from typing import Any
 
 from rlhf_api import in_pod, names
+from rlhf_api.ending import FAILED_FOR_GOOD
 from rlhf_api.types import RLHFJob
 from rlhf_operator.config import Settings
 from rlhf_operator.manifests import sizes
@@ -29,7 +30,6 @@ CONTAINER = "controller"
 CONTROL_PORT_NAME = "job-control"
 METRICS_PORT_NAME = "rlhf-metrics"
 """Not `metrics`, which is KubeRay's name for Ray's own on the other pods."""
-FAILED_FOR_GOOD = 3
 _GCS_PORT = 6379
 _PATIENCE_WITH_A_NEW_HEAD = {"RAY_gcs_rpc_server_reconnect_timeout_s": "600"}
 _START_SECONDS = 600

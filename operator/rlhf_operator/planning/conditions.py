@@ -9,11 +9,11 @@ from datetime import timedelta
 from rlhf_api import names
 from rlhf_api.ending import EndingOutcome
 from rlhf_api.enums import ConditionStatus, ConditionType
+from rlhf_api.formats import format_time, parse_time
 from rlhf_api.names import CONTROLLER_COMPONENT
 from rlhf_api.reasons import ConditionReason
 from rlhf_api.types import Condition, RoleStatus
 from rlhf_operator.planning import pods
-from rlhf_operator.planning.clock import format_time, parse_time
 from rlhf_operator.planning.course import Course, Stage
 from rlhf_operator.planning.roles import controller_part, head_part, worst
 from rlhf_operator.planning.seen import Seen, ending_of

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rlhf_api.enums import ConditionStatus, ConditionType
+from rlhf_api.formats import parse_time
 from rlhf_api.reasons import ConditionReason
 from rlhf_api.types import Condition, RLHFJobStatus
 from rlhf_operator.planning import pods
-from rlhf_operator.planning.clock import parse_time
 from rlhf_operator.planning.plan import Event
 from rlhf_operator.planning.restarts import never_joined
 from rlhf_operator.planning.roles import incidents

@@ -10,10 +10,10 @@ from datetime import datetime, timedelta
 
 from rlhf_api.ending import EndingOutcome
 from rlhf_api.enums import ConditionType
+from rlhf_api.formats import parse_time
 from rlhf_api.names import CONTROLLER_COMPONENT, HEAD_COMPONENT, ROLE_COMPONENT
 from rlhf_api.reasons import ConditionReason
 from rlhf_operator.planning import pods
-from rlhf_operator.planning.clock import parse_time
 from rlhf_operator.planning.course import Course, Stage, Verdict
 from rlhf_operator.planning.plan import Call, Delete, Suspend
 from rlhf_operator.planning.restarts import exhausted

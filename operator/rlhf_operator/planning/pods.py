@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import Any
 
 from rlhf_api.enums import FailureReason
+from rlhf_api.formats import parse_time
 from rlhf_api.names import COMPONENT_LABEL, ROLE_LABEL, SPEC_HASH_ANNOTATION
-from rlhf_operator.planning.clock import parse_time
 from rlhf_operator.planning.plan import Delete
 from rlhf_operator.planning.snapshot import Object
 

@@ -6,8 +6,7 @@ crash, an operator's absence or a hand's interference leads to the same end, and
 
 from __future__ import annotations
 
-from rlhf_api import GROUP
-from rlhf_api.names import CONTROLLER_COMPONENT
+from rlhf_api.names import CONTROLLER_COMPONENT, MANAGER
 from rlhf_operator.config import Settings
 from rlhf_operator.manifests.children import children
 from rlhf_operator.manifests.controller_job import controller_job
@@ -19,8 +18,6 @@ from rlhf_operator.planning.seen import Seen, look
 from rlhf_operator.planning.snapshot import Snapshot
 from rlhf_operator.planning.status import status
 
-MANAGER = f"{GROUP}/rlhf-operator"
-"""The value of `spec.managedBy` that means this operator, as its absence does."""
 _UNSETTLED_SECONDS = 10.0
 
 

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from rlhf_api.enums import ConditionType
+from rlhf_api.formats import format_time, parse_time
 from rlhf_api.names import ROLE_COMPONENT
 from rlhf_api.reasons import ConditionReason
 from rlhf_api.types import Failure, Role, RoleStatus
 from rlhf_operator.planning import pods
-from rlhf_operator.planning.clock import format_time, parse_time
 from rlhf_operator.planning.course import Verdict
 from rlhf_operator.planning.seen import Seen
 from rlhf_operator.planning.snapshot import Object

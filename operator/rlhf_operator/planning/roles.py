@@ -10,10 +10,10 @@ from typing import TypeVar
 from rlhf_api import names
 from rlhf_api.ending import RoleEnding
 from rlhf_api.enums import FailureReason, RestartScope, RolloutEngine, TrainingEngine
+from rlhf_api.formats import format_time, parse_time
 from rlhf_api.reasons import ConditionReason
 from rlhf_api.types import AUTO, Failure, Role, RoleStatus
 from rlhf_operator.planning import pods
-from rlhf_operator.planning.clock import format_time, parse_time
 from rlhf_operator.planning.course import Course, Stage
 from rlhf_operator.planning.restarts import failure_of, never_joined
 from rlhf_operator.planning.seen import Seen, pods_wanted

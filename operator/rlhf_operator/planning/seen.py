@@ -8,11 +8,11 @@ from datetime import timedelta
 
 from rlhf_api.ending import Ending
 from rlhf_api.enums import ConditionStatus, ConditionType
+from rlhf_api.formats import parse_time
 from rlhf_api.names import CONTROLLER_COMPONENT, HEAD_COMPONENT, ROLE_COMPONENT
 from rlhf_api.types import Condition, RLHFJobStatus, Role
 from rlhf_operator.config import Settings
 from rlhf_operator.planning import pods
-from rlhf_operator.planning.clock import parse_time
 from rlhf_operator.planning.plan import Delete
 from rlhf_operator.planning.snapshot import Object, Report, RoleReport, Snapshot
 

@@ -6,15 +6,16 @@ what it holds and comes back after a wait; the waits of two jobs differ, so that
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from rlhf_api.enums import ConditionType
+from rlhf_api.formats import parse_time
 from rlhf_api.reasons import ConditionReason
 from rlhf_api.types import RLHFJob
 from rlhf_operator.manifests.state import state_place
 from rlhf_operator.planning import pods
-from rlhf_operator.planning.clock import parse_time, spread
 from rlhf_operator.planning.course import Course, Stage
 from rlhf_operator.planning.lifecycle import free, until
 from rlhf_operator.planning.rollout import PLACED_ANNOTATION
@@ -107,7 +108,7 @@ def hold(seen: Seen) -> Course | None:
         assert seen.ray_cluster is not None
         limit = float(seen.snapshot.job.spec.start_deadline_seconds or 0)
         # The UID of the RayCluster is another each time: two jobs that met once do not meet again in step.
-        wait = _SHORTEST_WAIT + max(limit, 60.0) * spread(pods.uid_of(seen.ray_cluster))
+        wait = _SHORTEST_WAIT + max(limit, 60.0) * _spread(pods.uid_of(seen.ray_cluster))
         retry_at = now + timedelta(seconds=wait)
     if retry_at is None or retry_at <= now:
         return None
@@ -121,3 +122,8 @@ def held_until(seen: Seen) -> datetime | None:
         return None
     times = [parse_time(role.next_restart_time) for role in seen.before.roles]
     return max((moment for moment in times if moment), default=None)
+
+
+def _spread(seed: str) -> float:
+    """A number from 0 to 1 that looks random and is always the same for one seed."""
+    return int.from_bytes(hashlib.sha256(seed.encode()).digest()[:8], "big") / 2**64

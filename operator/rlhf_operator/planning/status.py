@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from datetime import timedelta
 
 from rlhf_api import names
 from rlhf_api.enums import ConditionStatus, ConditionType
+from rlhf_api.formats import decimal, format_time, parse_time
 from rlhf_api.reasons import ConditionReason
 from rlhf_api.types import Condition, Progress, RLHFJobStatus
-from rlhf_operator.planning.clock import format_time, parse_time
 from rlhf_operator.planning.conditions import conditions
 from rlhf_operator.planning.course import Course, Stage
 from rlhf_operator.planning.roles import counts, table
 from rlhf_operator.planning.seen import Seen
 from rlhf_operator.planning.trouble import Trouble
 
-_LONGEST_DECIMAL = 7
 _LONGEST_SUMMARY = 16
 _WORDS = {
     ConditionReason.CLUSTER_CREATING: "Creating",
@@ -108,14 +106,3 @@ def progress(seen: Seen, course: Course) -> Progress | None:
     )
     unchanged = before is not None and fresh.model_copy(update={"time": before.time}) == before
     return before if unchanged else fresh
-
-
-def decimal(value: float | None) -> str | None:
-    """A number as text of at most seven characters; None if it is no number or needs more."""
-    if value is None or not math.isfinite(value):
-        return None
-    for digits in (4, 3, 2, 1, 0):
-        text = f"{value:.{digits}f}"
-        if len(text) <= _LONGEST_DECIMAL:
-            return text
-    return None

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from rlhf_api.formats import parse_time
 from rlhf_api.reasons import ConditionReason
 from rlhf_api.types import NodePool, Resources
 from rlhf_operator.planning import pods
-from rlhf_operator.planning.clock import parse_time
 from rlhf_operator.planning.snapshot import Object
 
 _IMAGE = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable")

@@ -8,6 +8,8 @@ import sys
 from datetime import UTC, datetime
 from typing import Any
 
+from rlhf_api.formats import format_time
+
 _LOGGER = logging.getLogger("rlhf_operator")
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
@@ -32,7 +34,7 @@ class TextFormatter(logging.Formatter):
         """One line, and a traceback where there is one."""
         fields = dict(getattr(record, "fields", {}))
         job = fields.pop("job", None)
-        parts = [_time(record).strftime("%Y-%m-%dT%H:%M:%SZ"), f"{record.levelname:7}"]
+        parts = [format_time(_time(record)), f"{record.levelname:7}"]
         parts += [str(job)] if job else []
         parts.append(record.getMessage())
         parts += [f"{key}={_quoted(value)}" for key, value in fields.items()]

@@ -12,8 +12,9 @@ from prometheus_client.gc_collector import GCCollector
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
+from rlhf_api.enums import ConditionType
+
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-CONDITIONS = ("ClusterReady", "RolesReady", "Running", "Degraded", "Suspended", "Complete", "Failed")
 
 
 class Metrics:
@@ -105,7 +106,7 @@ def _single(name: str, text: str, value: float) -> Metric:
 
 
 def _conditions(jobs: list[Mapping[str, Any]]) -> Metric:
-    counts = dict.fromkeys(CONDITIONS, 0)
+    counts = dict.fromkeys(map(str, ConditionType), 0)
     for job in jobs:
         for condition in _status(job).get("conditions") or ():
             if condition.get("status") == "True" and condition.get("type") in counts:

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rlhf_api.ending import Ending, EndingOutcome, RoleEnding
+from rlhf_api.formats import decimal, format_time
 from rlhf_api.job_control import messages
 from rlhf_api.reasons import ConditionReason
 from rlhf_api.types import RLHFJob
@@ -128,6 +129,12 @@ class Board:
         return self._step
 
     @property
+    def restarts(self) -> dict[str, int]:
+        """The counted deaths of each role that had some."""
+        with self._news:
+            return {name: self._counted[name] for name in self._roles if self._counted[name]}
+
+    @property
     def idle_seconds(self) -> float:
         """How long nothing has changed."""
         return self._clock() - self._changed_at
@@ -176,7 +183,7 @@ class Board:
                 evaluation=decimal(self._evaluation),
                 snapshot_step=self._snapshot_step,
                 effective_training_time_ratio=decimal(self._ratio()),
-                time=datetime.fromtimestamp(self._clock(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+                time=format_time(datetime.fromtimestamp(self._clock(), UTC)),
             )
             roles = tuple(
                 RoleEnding(name=name, restarts=self._counted[name], uncounted_restarts=self._uncounted[name])
@@ -243,14 +250,3 @@ class Board:
         if self._started is None:
             return None
         return min(1.0, self._useful_seconds / max(self._clock() - self._started, 1e-9))
-
-
-def decimal(value: float | None) -> str | None:
-    """A number as status has it, in at most seven characters; None where that would tell nothing."""
-    if value is None or not -99_999 < value < 999_999:
-        return None
-    for digits in (4, 3, 2, 1, 0):
-        text = f"{value:.{digits}f}"
-        if len(text) <= 7:
-            return text
-    return None

@@ -24,7 +24,7 @@ import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from rlhf_api.ending import EndingOutcome
+from rlhf_api.ending import FAILED_FOR_GOOD, EndingOutcome
 from rlhf_api.reasons import ConditionReason
 from rlhf_runtime.errors import (
     DataError,
@@ -47,7 +47,7 @@ from rlhf_runtime.errors import (
 from rlhf_runtime.job.run_folder import RunFolderError
 from rlhf_runtime.service.cluster import ClusterUnreachableError
 
-DONE, AGAIN, FAILED = 0, 1, 3
+DONE, AGAIN, FAILED = 0, 1, FAILED_FOR_GOOD
 """Exit codes; the Job's `podFailurePolicy` knows the last one."""
 
 _IMPORTS = {"ImportError", "ModuleNotFoundError", "WorkerClassError"}

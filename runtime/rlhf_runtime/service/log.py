@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
 
+from rlhf_api.formats import format_time
+
 
 class ControllerLog:
     """Plain lines with the time, in UTC; may be called from any thread."""
@@ -28,7 +30,7 @@ class ControllerLog:
 
     def line(self, text: str) -> None:
         """Write a line, or several of one moment."""
-        stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        stamp = format_time(datetime.now(UTC))
         lines = "".join(f"{stamp} {line}\n" for line in text.splitlines() or [""])
         with self._lock:
             self._output.write(lines)

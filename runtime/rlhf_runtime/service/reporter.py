@@ -129,7 +129,7 @@ class ServiceReporter(Reporter):
         )
 
     def _deaths(self) -> str:
-        restarts = {role.name: role.restarts for role in self._board.report().roles if role.restarts}
+        restarts = self._board.restarts
         return " restarts " + " ".join(f"{name}={count}" for name, count in restarts.items()) if restarts else ""
 
 

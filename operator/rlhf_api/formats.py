@@ -1,9 +1,22 @@
-"""Times as Kubernetes writes them, and waits that differ between jobs without chance."""
+"""Numbers and times as status, events and termination messages have them: text."""
 
 from __future__ import annotations
 
-import hashlib
+import math
 from datetime import UTC, datetime
+
+_LONGEST_DECIMAL = 7
+
+
+def decimal(value: float | None) -> str | None:
+    """A number as text of at most seven characters; None if it is no number or needs more."""
+    if value is None or not math.isfinite(value):
+        return None
+    for digits in (4, 3, 2, 1, 0):
+        text = f"{value:.{digits}f}"
+        if len(text) <= _LONGEST_DECIMAL:
+            return text
+    return None
 
 
 def parse_time(text: str | None) -> datetime | None:
@@ -17,8 +30,3 @@ def parse_time(text: str | None) -> datetime | None:
 def format_time(moment: datetime) -> str:
     """A moment as the API writes it, in whole seconds."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def spread(seed: str) -> float:
-    """A number from 0 to 1 that looks random and is always the same for one seed."""
-    return int.from_bytes(hashlib.sha256(seed.encode()).digest()[:8], "big") / 2**64
