@@ -91,7 +91,8 @@ def test_the_operator_goes_on_after_an_api_server_restart(job: Job, operator: Op
 def test_of_two_replicas_one_works_and_the_other_takes_over(job: Job, operator: Operator) -> None:
     operator.install(replicas=2)
     job.lab.wait("two are ready", lambda: sum(map(is_ready, operator.pods())) == 2, timeout=90)
-    holder = operator.leader()
+    # The one before them has given up the lease when it was replaced.
+    holder = job.lab.wait("one leads", operator.leader, timeout=60)
     operator.kubectl("delete", "pod", holder, "--grace-period=0", "--force")
     job.lab.wait("another leads", lambda: operator.leader() not in ("", holder), timeout=90)
     job.wait_step(job.step + 3, timeout=90)

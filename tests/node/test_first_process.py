@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -17,6 +18,13 @@ START = """
 import sys
 from rlhf_runtime.node import main
 sys.exit(main(folder=sys.argv[1]))
+"""
+
+QUICKLY = """
+import ctypes
+ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # adopts orphans, as a container's first process does
+from rlhf_runtime import node
+node._PAUSE_SECONDS = 0.1
 """
 
 WRITER = """
@@ -45,13 +53,14 @@ while True:
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[object]:
+def start(tmp_path: Path, monkeypatch) -> Iterator[object]:
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
     started: list[subprocess.Popen[str]] = []
 
-    def begin(command: str) -> subprocess.Popen[str]:
+    def begin(command: str, *, prelude: str = "") -> subprocess.Popen[str]:
         environment = {**os.environ, COMMAND_VARIABLE: command}
         process = subprocess.Popen(
-            [sys.executable, "-c", START, str(tmp_path / "links")],
+            [sys.executable, "-c", prelude + START, str(tmp_path / "links")],
             env=environment,
             stdout=subprocess.PIPE,
             text=True,
@@ -62,7 +71,7 @@ def start(tmp_path: Path) -> Iterator[object]:
 
     yield begin
     for process in started:
-        if process.poll() is None:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
 
@@ -90,6 +99,44 @@ def test_a_signal_reaches_ray_and_its_end_is_awaited(start, tmp_path: Path, numb
     process.send_signal(number)
     rest, _ = process.communicate(timeout=60)
     assert (rest, process.returncode) == ("told\n", 5)
+
+
+STARTS_AT_LAST = """
+(sleep 300 > /dev/null & echo $! >> {folder}/starts)
+if [ $(wc -l < {folder}/starts) -ge {succeeds} ]; then mkdir -p {folder}/ray; touch {folder}/ray/ray_current_cluster; fi
+exit {code}
+"""
+
+
+@pytest.mark.parametrize(
+    ("succeeds", "code", "want"),
+    [
+        pytest.param(1, 1, 1, id="not when it was up once"),
+        pytest.param(3, 1, 3, id="until it is up"),
+        pytest.param(99, 1, 5, id="not without end"),
+        pytest.param(99, 2, 1, id="not when it was used wrongly"),
+    ],
+)
+def test_a_start_that_fails_is_tried_again_in_the_same_pod(
+    start, tmp_path: Path, succeeds: int, code: int, want: int
+) -> None:
+    script = tmp_path / "ray.sh"
+    script.write_text(STARTS_AT_LAST.format(folder=tmp_path, succeeds=succeeds, code=code))
+    process = start(f"bash {script}", prelude=QUICKLY)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == code
+    left = [int(pid) for pid in (tmp_path / "starts").read_text().split()]
+    assert len(left) == want
+    assert [Path(f"/proc/{pid}").exists() for pid in left] == [False] * (want - 1) + [True]
+    assert output.count("Ray has not started") == want - 1
+
+
+def test_a_pod_that_must_go_is_not_kept_by_another_try(start) -> None:
+    process = start("bash -c 'exit 1'")
+    assert "try 2 of 5" in process.stdout.readline()
+    process.send_signal(signal.SIGTERM)
+    assert process.communicate(timeout=30) == ("", None)
+    assert process.returncode == 1
 
 
 def test_everything_that_a_role_process_wrote_arrives_also_when_it_is_killed(start, tmp_path: Path) -> None:
