@@ -15,17 +15,16 @@ help: ## Show this list
 demo: $(VENV)/runtime.done ## Install and train the example PPO job: four roles on this machine
 	@$(BIN)/rlhf run --fresh examples/ppo-spelling.yaml
 
-# The quick tests two at a time; what starts processes of its own alone, since it waits for them.
-QUICK := not ray and not job and not learning
+# Two at a time, file by file; tests/conftest.py has the longest files first.
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 test: $(VENV)/test.done ## Install, and run the tests that need no cluster
-	@status=0; $(BIN)/python -m pytest -m "$(QUICK)" -n 2 --dist loadfile || status=$$?; \
-	$(BIN)/python -m pytest -m "not ($(QUICK)) and not long" || status=$$?; exit $$status
+	@$(PYTEST) -m "not long"
 
 long: $(VENV)/test.done ## Minutes with whole processes of operator and controller; `make e2e` shows the same in pods
 	@$(BIN)/python -m pytest -m long
 
 unit: $(VENV)/test.done ## The quick tests: no Ray, no whole jobs, no training
-	@$(BIN)/python -m pytest -m "$(QUICK)" -n 2 --dist loadfile
+	@$(PYTEST) -m "not ray and not job and not learning"
 
 # PROVIDER=kind uses Docker and kind instead of what is built here.
 PROVIDER ?= local

@@ -1,13 +1,12 @@
 """Fake nodes for scale tests take pods that name them, and no other."""
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 
 import pytest
 
-from e2e.cluster import builds
 from e2e.cluster.addons import kwok
 from e2e.cluster.api import is_ready
-from e2e.cluster.kubectl import apply
 from e2e.lab import Lab
 from e2e.manifests import pod
 
@@ -17,15 +16,10 @@ COUNT = 20
 @pytest.fixture
 def fake_nodes(lab: Lab) -> Iterator[list[str]]:
     """The fake nodes of the cluster; 20 for the test if it was brought up without any."""
-    if not lab.config.kwok:
-        builds.build(builds.KWOK)
-        kwok.start()
-        apply(*kwok.manifests(COUNT))
-        kwok.wait(COUNT)
-    yield [item["metadata"]["name"] for item in lab.get("nodes", "--selector=type=kwok")["items"] if is_ready(item)]
-    if not lab.config.kwok:
+    with nullcontext() if lab.config.kwok else kwok.nodes(COUNT):
+        found = lab.get("nodes", "--selector=type=kwok")["items"]
+        yield [item["metadata"]["name"] for item in found if is_ready(item)]
         lab.kubectl("delete", "pods", "--all", "--timeout=60s")
-        kwok.remove()
 
 
 def test_fake_nodes_take_the_pods_that_name_them_and_no_other(lab: Lab, fake_nodes: list[str]) -> None:

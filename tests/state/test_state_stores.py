@@ -11,8 +11,34 @@ from rlhf_runtime.resilience.local_store import LocalStateStore
 from rlhf_runtime.resilience.state_store import MemoryStateStore, open_state_store
 
 
-@pytest.fixture(params=["memory", "folder", "fsspec"])
+@pytest.fixture(scope="session")
+def s3():
+    """A server that speaks S3, played by moto; gives the options with which s3fs reaches it."""
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield {"AWS_ENDPOINT_URL": f"http://{host}:{port}", "AWS_ACCESS_KEY_ID": "me", "AWS_SECRET_ACCESS_KEY": "secret"}
+    server.stop()
+
+
+@pytest.fixture
+def bucket(s3, monkeypatch):
+    """A URI in a bucket of that server, reached with what a job has in `spec.env`: nothing but variables."""
+    import boto3
+
+    for name, value in (s3 | {"AWS_DEFAULT_REGION": "us-east-1"}).items():
+        monkeypatch.setenv(name, value)
+    name = uuid.uuid4().hex
+    boto3.client("s3").create_bucket(Bucket=name)
+    return f"s3://{name}/rlhf/lab/job"
+
+
+@pytest.fixture(params=["memory", "folder", "fsspec", "s3"])
 def store(request, tmp_path):
+    if request.param == "s3":
+        return open_state_store(request.getfixturevalue("bucket"))
     if request.param == "memory":
         return MemoryStateStore()
     if request.param == "folder":
@@ -109,3 +135,24 @@ def test_what_is_no_folder_is_refused_at_once(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StateStoreError, match="failed \\(opening it\\)"):
         open_state_store(str(tmp_path / "file"))
+
+
+@pytest.mark.parametrize("write", ["write", "create_exclusive"])
+def test_a_mistyped_bucket_is_not_made(bucket, write):
+    import boto3
+
+    store = open_state_store("s3://none-such/run")
+    with pytest.raises(StateStoreError, match=r'"s3://none-such/run" failed .*none-such|bucket'):
+        getattr(store, write)("a", b"x")
+    assert "none-such" not in [found["Name"] for found in boto3.client("s3").list_buckets()["Buckets"]]
+
+
+def test_what_a_driver_raises_names_the_place(bucket, monkeypatch):
+    import s3fs
+
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    s3fs.S3FileSystem.clear_instance_cache()
+    with pytest.raises(StateStoreError, match=r"failed \(writing \"a\"\): NoCredentialsError"):
+        open_state_store(bucket).write("a", b"x")
+    s3fs.S3FileSystem.clear_instance_cache()

@@ -3,11 +3,13 @@
 They carry a taint that nothing of ours tolerates; a pod that is meant for them names it and the label ``type: kwok``.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from e2e.cluster import api, builds, paths, processes
 from e2e.cluster.config import GPU_RESOURCE, HUB_ADDRESS, POOL_LABEL
-from e2e.cluster.kubectl import kubectl
+from e2e.cluster.kubectl import apply, kubectl
 from e2e.cluster.network import HUB
 from e2e.cluster.processes import Process
 
@@ -22,9 +24,9 @@ _STAGES = (
     "node/fast/node-initialize.yaml",
     "node/heartbeat-with-lease/node-heartbeat-with-lease.yaml",
     "pod/fast/pod-ready.yaml",
-    "pod/fast/pod-complete.yaml",
     "pod/fast/pod-delete.yaml",
 )
+"""Not `pod-complete`, by which the pod of a Job, such as a controller, would end as soon as it runs."""
 
 
 def manifests(count: int) -> list[dict[str, Any]]:
@@ -51,6 +53,19 @@ def start() -> None:
         netns=HUB,
         cgroup="kwok",
     ).start()
+
+
+@contextmanager
+def nodes(count: int) -> Iterator[None]:
+    """``count`` fake nodes and kwok for a while, on a cluster that was brought up without any."""
+    builds.build(builds.KWOK)
+    start()
+    apply(*manifests(count))
+    try:
+        wait(count)
+        yield
+    finally:
+        remove()
 
 
 def remove() -> None:

@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from rlhf_runtime.resilience.state_store import translated_errors
+from rlhf_runtime.resilience.remote_files import driver_errors, make_parent
 
 
 def export_to(place: str, write: Callable[[str], None]) -> None:
@@ -23,10 +23,10 @@ def export_to(place: str, write: Callable[[str], None]) -> None:
 
     with tempfile.TemporaryDirectory(prefix="rlhf-model-") as folder:
         write(folder)
-        with translated_errors(place, "uploading the model"):
+        with driver_errors(place, "uploading the model"):
             system, root = fsspec.core.url_to_fs(place)
             for file in sorted(Path(folder).rglob("*")):
                 if file.is_file():
                     target = f"{root.rstrip('/')}/{file.relative_to(folder).as_posix()}"
-                    system.makedirs(target.rpartition("/")[0], exist_ok=True)
+                    make_parent(system, target)
                     system.put_file(str(file), target)

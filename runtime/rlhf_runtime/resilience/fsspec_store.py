@@ -12,7 +12,8 @@ from collections.abc import Iterable
 import fsspec
 
 from rlhf_runtime.errors import StateStoreError
-from rlhf_runtime.resilience.state_store import Chunk, check_key, each_chunk, missing, translated_errors
+from rlhf_runtime.resilience.remote_files import driver_errors, make_parent
+from rlhf_runtime.resilience.state_store import Chunk, check_key, each_chunk, missing
 
 
 class FsspecStateStore:
@@ -24,7 +25,7 @@ class FsspecStateStore:
 
     def __init__(self, uri: str) -> None:
         self.location = uri
-        with translated_errors(uri, "opening it"):
+        with driver_errors(uri, "opening it"):
             try:
                 self._fs, root = fsspec.core.url_to_fs(uri, use_listings_cache=False)
             except (ImportError, ValueError) as error:
@@ -34,13 +35,13 @@ class FsspecStateStore:
     def write(self, key: str, chunks: Iterable[Chunk] | Chunk) -> None:
         """See `StateStore.write`."""
         data = b"".join(each_chunk(chunks))
-        with translated_errors(self.location, f'writing "{key}"'):
-            self._make_parent(key)
+        with driver_errors(self.location, f'writing "{key}"'):
+            make_parent(self._fs, self._path(key))
             self._fs.pipe_file(self._path(key), data)
 
     def read(self, key: str) -> bytes:
         """See `StateStore.read`."""
-        with translated_errors(self.location, f'reading "{key}"'):
+        with driver_errors(self.location, f'reading "{key}"'):
             try:
                 return bytes(self._fs.cat_file(self._path(key)))
             except FileNotFoundError:
@@ -48,13 +49,13 @@ class FsspecStateStore:
 
     def exists(self, key: str) -> bool:
         """See `StateStore.exists`."""
-        with translated_errors(self.location, f'looking for "{key}"'):
+        with driver_errors(self.location, f'looking for "{key}"'):
             return bool(self._fs.isfile(self._path(key)))
 
     def list(self, prefix: str) -> list[str]:
         """See `StateStore.list`."""
         top = f"{self._root}/{prefix.rpartition('/')[0]}".rstrip("/")
-        with translated_errors(self.location, f'listing "{prefix}"'):
+        with driver_errors(self.location, f'listing "{prefix}"'):
             try:
                 paths = self._fs.find(top)
             except FileNotFoundError:
@@ -66,7 +67,7 @@ class FsspecStateStore:
 
     def delete(self, key: str) -> None:
         """See `StateStore.delete`."""
-        with translated_errors(self.location, f'deleting "{key}"'):
+        with driver_errors(self.location, f'deleting "{key}"'):
             try:
                 self._fs.rm_file(self._path(key))
             except FileNotFoundError:
@@ -74,8 +75,8 @@ class FsspecStateStore:
 
     def create_exclusive(self, key: str, data: bytes) -> bool:
         """See `StateStore.create_exclusive`, and the module for how exclusive it is."""
-        with translated_errors(self.location, f'creating "{key}"'):
-            self._make_parent(key)
+        with driver_errors(self.location, f'creating "{key}"'):
+            make_parent(self._fs, self._path(key))
             try:
                 self._fs.pipe_file(self._path(key), data, mode="create")
             except FileExistsError:
@@ -84,6 +85,3 @@ class FsspecStateStore:
 
     def _path(self, key: str) -> str:
         return f"{self._root}/{check_key(key)}"
-
-    def _make_parent(self, key: str) -> None:
-        self._fs.makedirs(self._path(key).rpartition("/")[0], exist_ok=True)

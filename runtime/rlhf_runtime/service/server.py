@@ -196,7 +196,7 @@ class ControlServer:
         RuntimeError: The port is taken.
     """
 
-    def __init__(self, service: JobControl, credentials: Credentials, *, port: int) -> None:
+    def __init__(self, service: JobControl, credentials: Credentials, *, port: int, host: str = "[::]") -> None:
         self._server = grpc.server(
             ThreadPoolExecutor(max_workers=_THREADS, thread_name_prefix="rlhf-control"),
             interceptors=[_TokenCheck(credentials.token)],
@@ -204,7 +204,7 @@ class ControlServer:
         )
         stubs.add_JobControlServicer_to_server(service, self._server)
         tls = grpc.ssl_server_credentials([(credentials.key, credentials.certificate)])
-        self.port = self._server.add_secure_port(f"[::]:{port}", tls)
+        self.port = self._server.add_secure_port(f"{host}:{port}", tls)
         self._server.start()
 
     def stop(self, *, grace: float) -> None:

@@ -1,0 +1,78 @@
+"""Stand-ins for the controllers of many jobs, for `operator_scale.py`: the real JobControl server, and no Ray under it.
+
+Behind the controllers' pods on fake nodes there is no process. This one listens at the addresses of all of them, each
+with its own job's token and certificate, and reports a training that does a step every few seconds.
+
+    python -m bench.stand_in_controllers NAMESPACE SECONDS_PER_STEP
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+import sys
+import threading
+import time
+from typing import Any
+
+from e2e.cluster import api
+from rlhf_api import in_pod, names
+from rlhf_api.job_control import messages
+from rlhf_api.types import RLHFJob
+from rlhf_runtime.service.board import Board, RoleState
+from rlhf_runtime.service.server import ControlServer, Credentials, JobControl
+
+_CONTROLLERS = f"labelSelector={names.COMPONENT_LABEL}%3D{names.CONTROLLER_COMPONENT}"
+
+
+def main(namespace: str, seconds: float) -> None:
+    """Serve until killed."""
+    serving: dict[str, tuple[Board, float]] = {}
+    steps = 0
+    while True:
+        steps += 1
+        for pod in api.call(f"/api/v1/namespaces/{namespace}/pods?{_CONTROLLERS}")["items"]:
+            name, address = pod["metadata"]["labels"][names.JOB_LABEL], pod["status"].get("podIP")
+            if address and name not in serving:
+                serving[name] = (_serve(namespace, name, address), time.time())
+        started = time.monotonic()
+        for board, began in serving.values():
+            # Spread over the time of a step, as jobs that know nothing of each other are.
+            delay = seconds * random.random()
+            threading.Timer(delay, _step, (board, began, seconds)).start()
+        time.sleep(max(0.0, seconds - (time.monotonic() - started)))
+
+
+def _serve(namespace: str, name: str, address: str) -> Board:
+    path = f"/apis/rlhf.dev/v1alpha1/namespaces/{namespace}/rlhfjobs/{name}"
+    job = RLHFJob.model_validate_json(json.dumps(api.call(path)), strict=True, by_alias=True, by_name=False)
+    board = Board()
+    board.begin(job)
+    board.taken_over(1, [], [])
+    for role in job.spec.roles:
+        board.role(RoleState(name=role.name, desired=role.replicas, ready=role.replicas))
+    board.tell(messages.TRAINING, "Training.")
+    service = JobControl(board=board, engine=lambda: None, suspend=lambda: None, log=lambda text: None)
+    secret = api.call(f"/api/v1/namespaces/{namespace}/secrets/{names.token_secret(name)}")["data"]
+    ControlServer(service, _credentials(secret), port=in_pod.CONTROL_PORT, host=address)
+    return board
+
+
+def _credentials(data: dict[str, Any]) -> Credentials:
+    value = {key: base64.b64decode(text) for key, text in data.items()}
+    return Credentials(
+        token=value[in_pod.CONTROL_TOKEN_KEY].decode(),
+        certificate=value[in_pod.TLS_CERTIFICATE_KEY],
+        key=value[in_pod.TLS_KEY_KEY],
+    )
+
+
+def _step(board: Board, began: float, seconds: float) -> None:
+    step = board.last_step + 1
+    metrics = {"reward": 1 - 0.99**step}
+    board.step(step, metrics=metrics, evaluation={}, ended=began + step * seconds, seconds=seconds)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], float(sys.argv[2]))
