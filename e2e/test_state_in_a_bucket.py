@@ -69,6 +69,9 @@ def _keys(bucket: Any) -> list[str]:
 
 
 def _claim(name: str) -> dict[str, Any]:
-    spec = {"accessModes": ["ReadWriteMany"], "storageClassName": "shared"}
-    spec["resources"] = {"requests": {"storage": "1Gi"}}
+    spec = {
+        "accessModes": ["ReadWriteMany"],
+        "storageClassName": "shared",
+        "resources": {"requests": {"storage": "1Gi"}},
+    }
     return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": spec}
