@@ -68,7 +68,8 @@ class Program:
     def __init__(self, name: str) -> None:
         namespace, port, histogram, label = _PROGRAMS[name]
         pods = api.call(f"/api/v1/namespaces/{namespace}/pods?labelSelector=app.kubernetes.io/name")["items"]
-        pod = next(pod["metadata"]["name"] for pod in pods if "operator" in pod["metadata"]["name"])
+        living = (pod["metadata"] for pod in pods if "deletionTimestamp" not in pod["metadata"])
+        pod = next(meta["name"] for meta in living if "operator" in meta["name"])
         text = api.call(f"/api/v1/namespaces/{namespace}/pods/{pod}:{port}/proxy/metrics")
         samples = [(match["name"], match["labels"] or "", float(match["value"])) for match in _SAMPLE.finditer(text)]
         self.rss_mb = sum(value for key, _, value in samples if key == "process_resident_memory_bytes") / 1e6
@@ -110,8 +111,9 @@ def _compare(phase: str, before: dict[str, Program], after: dict[str, Program], 
 @contextmanager
 def _fake_cluster(jobs: int, step_seconds: float) -> Iterator[None]:
     operator = Operator()
-    operator.uninstall()
-    operator.install()  # a process that has seen nothing yet
+    operator.install()
+    operator.kubectl("rollout", "restart", "deployment")  # a process that has seen nothing yet
+    operator.kubectl("rollout", "status", "deployment", "--timeout=120s", timeout=150)
     with kwok.nodes(2 + jobs * _PODS_OF_A_JOB // _PODS_OF_A_NODE):
         kubectl("create", "namespace", NAMESPACE)
         apply(*_volume())

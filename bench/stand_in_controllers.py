@@ -28,23 +28,21 @@ _CONTROLLERS = f"labelSelector={names.COMPONENT_LABEL}%3D{names.CONTROLLER_COMPO
 
 def main(namespace: str, seconds: float) -> None:
     """Serve until killed."""
-    serving: dict[str, tuple[Board, float]] = {}
-    steps = 0
+    serving: dict[str, tuple[Board, float, ControlServer]] = {}  # a server that nobody holds stops
     while True:
-        steps += 1
         for pod in api.call(f"/api/v1/namespaces/{namespace}/pods?{_CONTROLLERS}")["items"]:
             name, address = pod["metadata"]["labels"][names.JOB_LABEL], pod["status"].get("podIP")
             if address and name not in serving:
-                serving[name] = (_serve(namespace, name, address), time.time())
+                serving[name] = _serve(namespace, name, address)
         started = time.monotonic()
-        for board, began in serving.values():
+        for board, began, _ in serving.values():
             # Spread over the time of a step, as jobs that know nothing of each other are.
             delay = seconds * random.random()
             threading.Timer(delay, _step, (board, began, seconds)).start()
         time.sleep(max(0.0, seconds - (time.monotonic() - started)))
 
 
-def _serve(namespace: str, name: str, address: str) -> Board:
+def _serve(namespace: str, name: str, address: str) -> tuple[Board, float, ControlServer]:
     path = f"/apis/rlhf.dev/v1alpha1/namespaces/{namespace}/rlhfjobs/{name}"
     job = RLHFJob.model_validate_json(json.dumps(api.call(path)), strict=True, by_alias=True, by_name=False)
     board = Board()
@@ -55,8 +53,8 @@ def _serve(namespace: str, name: str, address: str) -> Board:
     board.tell(messages.TRAINING, "Training.")
     service = JobControl(board=board, engine=lambda: None, suspend=lambda: None, log=lambda text: None)
     secret = api.call(f"/api/v1/namespaces/{namespace}/secrets/{names.token_secret(name)}")["data"]
-    ControlServer(service, _credentials(secret), port=in_pod.CONTROL_PORT, host=address)
-    return board
+    server = ControlServer(service, _credentials(secret), port=in_pod.CONTROL_PORT, host=address)
+    return board, time.time(), server
 
 
 def _credentials(data: dict[str, Any]) -> Credentials:

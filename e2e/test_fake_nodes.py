@@ -33,3 +33,16 @@ def test_fake_nodes_take_the_pods_that_name_them_and_no_other(lab: Lab, fake_nod
     for found in lab.get("pods", "--all-namespaces")["items"]:
         if found["spec"].get("nodeName") in fake_nodes:
             assert found["spec"]["nodeSelector"] == kwok.TYPE_LABEL
+
+
+def test_fake_nodes_stay_ready(lab: Lab, fake_nodes: list[str]) -> None:
+    """The node controller takes a node for lost that does not renew its lease."""
+
+    def renewals() -> dict[str, str]:
+        leases = lab.get("leases", "--namespace=kube-node-lease")["items"]
+        times = {found["metadata"]["name"]: str(found["spec"]["renewTime"]) for found in leases}
+        return {name: times[name] for name in fake_nodes if name in times}
+
+    lab.wait("all have a lease", lambda: len(renewals()) == len(fake_nodes))
+    before = renewals()
+    lab.wait("all renew it", lambda: all(now > before[name] for name, now in renewals().items()), timeout=20)
