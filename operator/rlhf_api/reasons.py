@@ -15,6 +15,7 @@ class ConditionReason(StrEnum):
     CLUSTER_INVALID = "ClusterInvalid"
     KUBERAY_MISSING = "KubeRayMissing"
     HEAD_LOST = "HeadLost"
+    HEAD_NOT_READY = "HeadNotReady"
     NAMESPACE_TERMINATING = "NamespaceTerminating"
 
     # RolesReady

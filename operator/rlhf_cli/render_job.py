@@ -210,7 +210,8 @@ def _failures(roles: Sequence[RoleView], now: datetime) -> list[RenderableType]:
         if role.next_restart and role.next_restart > now:
             wait = age((role.next_restart - now).total_seconds())
             lines.append(Text(f"{role.name}: restarts in {wait}", style="yellow"))
-        if role.failure and (message := str(role.failure.get("message") or "").strip()):
+        asked_for = role.failure and role.failure.get("reason") == "DeletedByUser"
+        if role.failure and not asked_for and (message := str(role.failure.get("message") or "").strip()):
             last = message.splitlines()[-3:]
             lines.append(Text(f"{role.name} wrote at last:", style="yellow"))
             lines += [Padding(Text(line, style="dim"), (0, 0, 0, 2)) for line in last]

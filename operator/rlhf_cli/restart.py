@@ -31,22 +31,29 @@ def restart(cluster: Cluster, /, *, job: str, role: str, no_wait: bool, timeout:
     from rlhf_cli.job_view import end_of
     from rlhf_cli.roles import role_status
 
-    before = _counts(ask_for_restart(cluster, job, role), role)
+    asked = ask_for_restart(cluster, job, role)
+    counts, recovery = _counts(asked, role), role_status(asked, role).get("lastRecoveryMilliseconds")
+    down = False
     click.echo(f"{KIND}/{job}: asked for a restart of {role}")
     if no_wait:
         return None
 
     def is_back(found: Object) -> bool:
+        nonlocal down
         status = role_status(found, role)
         whole = (status.get("ready") or 0) >= (status.get("desired") or 1)
-        return end_of(found) is not None or (_counts(found, role) > before and whole)
+        down |= not whole
+        # The count may rise a moment before the role is seen to be down.
+        restarted = _counts(found, role) > counts and (down or status.get("lastRecoveryMilliseconds") != recovery)
+        return end_of(found) is not None or (restarted and whole)
 
     found = wait_for(cluster, job, is_back, timeout=timeout, what=f"the restart of {role}")
     if found is None or end_of(found):
         click.echo(f"{KIND}/{job} {'was deleted' if found is None else 'ended'} meanwhile", err=True)
         return FAILED
     milliseconds = role_status(found, role).get("lastRecoveryMilliseconds")
-    click.echo(f"{role} is back" + (f" after {milliseconds / 1000:.1f} s" if milliseconds else ""))
+    took = f" after {milliseconds / 1000:.1f} s" if milliseconds and milliseconds != recovery else ""
+    click.echo(f"{role} is back{took}")
     return None
 
 

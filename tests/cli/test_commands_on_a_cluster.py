@@ -1,5 +1,6 @@
 """Each command against a fake API server, over real HTTP."""
 
+import copy
 import json
 import shutil
 from collections.abc import Iterator
@@ -276,9 +277,13 @@ class TestRestart:
         job = cases.training()
         job["metadata"]["annotations"] = {"rlhf.dev/restart": "actor=earlier"}
         stored = shell.fake.add(job)
+        role_before = job["status"]["roles"][1]
         back = cases.training()
         back["status"]["roles"][1] |= {"uncountedRestarts": 2, "lastRecoveryMilliseconds": 840}
-        shell.fake.watches = [[{"type": "MODIFIED", "object": {**stored, "status": back["status"]}}]]
+        not_yet = copy.deepcopy(back)  # the count may rise before the role is seen to be down
+        not_yet["status"]["roles"][1]["lastRecoveryMilliseconds"] = role_before.get("lastRecoveryMilliseconds")
+        looks = [{"type": "MODIFIED", "object": {**stored, "status": seen["status"]}} for seen in (not_yet, back)]
+        shell.fake.watches = [looks]
         result = shell.rlhf("restart", "ppo-spelling", "critic")
         assert result.exit_code == 0
         assert result.stdout.splitlines()[-1] == "critic is back after 0.8 s"

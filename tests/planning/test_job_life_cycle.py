@@ -150,6 +150,26 @@ def test_a_controller_that_cannot_be_asked_is_told_by_sigterm():
     cluster.run_until(lambda cluster: cluster.summary == "Suspended")
 
 
+def test_a_controller_that_closes_its_ears_before_it_ends_is_heard_out():
+    cluster = training()
+    cluster.edit(suspend=True).reconcile()
+    cluster.reachable = False
+    assert cluster.plan().deletes == []
+    cluster.tick()
+    cluster.reachable = True
+    cluster.run_until(lambda cluster: cluster.summary == "Suspended")
+    assert cluster.job.status.progress.step == cluster.step
+
+
+def test_a_job_that_is_resumed_has_lost_no_controller():
+    cluster = training()
+    cluster.edit(suspend=True).run_until(lambda cluster: cluster.summary == "Suspended")
+    cluster.edit(suspend=False)
+    seen = set()
+    cluster.run_until(lambda cluster: seen.add(cluster.condition("Running")) or cluster.summary == "Training")
+    assert "ControllerLost" not in {reason for _, reason in seen} | set(cluster.reasons())
+
+
 def test_a_controller_that_never_leaves_is_ended_after_the_grace_period():
     cluster = training(suspendGracePeriodSeconds=4, algorithm={"name": "PPO", "totalSteps": 1000, "ppo": {}})
     cluster.edit(suspend=True)

@@ -79,6 +79,13 @@ def test_a_death_is_told_once_with_role_rank_pod_node_cause_and_step():
     assert not [event for event in again.events if event.reason == "RoleRestarted"]
 
 
+def test_a_restart_that_was_asked_for_is_no_warning_and_names_only_what_is_known():
+    cluster = training()
+    planned = told(cluster, incidents=[death(cluster, reason="DeletedByUser", pod="", node="", counted=False)])
+    (event,) = [event for event in planned.events if event.reason == "RoleRestarted"]
+    assert event.type == "Normal" and event.message.startswith('Role "critic" rank 1 ended at step 7 (DeletedByUser')
+
+
 def test_a_death_that_is_not_counted_says_so():
     cluster = training()
     planned = told(cluster, incidents=[death(cluster, counted=False, exit_code=None)])

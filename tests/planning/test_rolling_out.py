@@ -104,6 +104,19 @@ def test_restart_requests_are_read(text, want):
     assert restart_requests(text) == want
 
 
+def test_a_head_that_is_not_ready_for_a_while_is_not_a_lost_one():
+    cluster = training()
+    before = cluster.uids()
+    (head,) = cluster.living(HEAD)
+    ready = next(found for found in head["status"]["conditions"] if found["type"] == "Ready")
+    for status, want in (("False", ("False", "HeadNotReady")), ("True", ("True", "ClusterReady"))):
+        ready["status"] = status
+        cluster.reconcile()
+        cluster.reconcile()
+        assert cluster.condition("ClusterReady") == want
+    assert cluster.uids() == before
+
+
 def test_a_lost_head_takes_all_pods_with_it_and_counts_for_no_role():
     cluster = training()
     before = cluster.uids()

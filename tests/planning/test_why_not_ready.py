@@ -113,6 +113,18 @@ def test_what_the_pod_says_is_in_the_condition(trouble, want_reason, want_words)
         assert words in cluster.message("RolesReady")
 
 
+def test_a_claim_that_is_bound_a_moment_later_is_no_trouble():
+    cluster = SmallCluster().run(2)
+    (pod,) = cluster.living("reward")
+    pod["status"] |= {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "True"}]}
+    warning("FailedMount", "Unable to attach or mount volumes: unmounted volumes=[state]: PVC is not bound")(
+        cluster, pod
+    )
+    cluster.reconcile()
+    assert cluster.condition("RolesReady") == ("False", "LoadingModels")
+    assert "VolumeMissing" not in cluster.reasons()
+
+
 def test_a_quota_names_itself_and_its_role_while_the_others_come_up():
     cluster = SmallCluster()
     cluster.quota = {"actor"}

@@ -17,12 +17,15 @@ from rlhf_operator.planning import pods
 from rlhf_operator.planning.course import Course, Stage
 from rlhf_operator.planning.roles import controller_part, head_part, worst
 from rlhf_operator.planning.seen import Seen, ending_of
+from rlhf_operator.planning.snapshot import Object
 from rlhf_operator.planning.trouble import Trouble, refused_pods, text_of, time_of, trouble_of
 
 _INVALID = ("InvalidRayClusterSpec", "InvalidRayClusterMetadata", "InvalidRayClusterStatus")
 _LONGEST = 8192
 _MOST_PODS = 3
 _SILENCE = timedelta(seconds=60)
+_BEFORE_A_CONTROLLER = (ConditionReason.NOT_STARTED, ConditionReason.SUSPENDING, ConditionReason.SUSPENDED)
+"""Of `Running`, while no controller is there that could be lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +100,10 @@ def _cluster_ready(seen: Seen, course: Course) -> Claim:
     if seen.head is not None and pods.ready(seen.head):
         return _yes(kind, ConditionReason.CLUSTER_READY, "Ray's head is ready.")
     before = seen.condition(kind)
+    if before is not None and seen.head is not None and _is_of_before(seen.head, before):
+        name, node = pods.name_of(seen.head), pods.node_of(seen.head)
+        message = f'Ray\'s head, pod "{name}" on node "{node}", is not ready: its probe fails, or its node is silent.'
+        return _no(kind, ConditionReason.HEAD_NOT_READY, message)
     if before is not None and ConditionReason.HEAD_LOST in (before.reason, _if_true(before)):
         return _head_lost()
     if (trouble := _head_trouble(seen)) is not None:
@@ -115,6 +122,13 @@ def _before_the_head(seen: Seen) -> str:
         return "The RayCluster is being made."
     listed = ", ".join(f'"{pods.name_of(pod)}" on node "{pods.node_of(pod)}"' for pod in left[:_MOST_PODS])
     return f"Pods of the RayCluster of before are still leaving, {len(left)} in all: {listed}. Another is made then."
+
+
+def _is_of_before(head: Object, before: Condition) -> bool:
+    """Whether this very head was ready when the condition was said, or has been said not to be ready since."""
+    made, said = pods.created(head), parse_time(before.last_transition_time)
+    was_ready = before.status == ConditionStatus.TRUE or before.reason == ConditionReason.HEAD_NOT_READY
+    return was_ready and made is not None and said is not None and made <= said
 
 
 def _if_true(before: Condition) -> ConditionReason | None:
@@ -229,7 +243,9 @@ def _running(seen: Seen, course: Course) -> Claim:
             ConditionReason.CONTROLLER_LOST,
             f'The controller\'s pod "{pods.name_of(ended)}" ended: {cause} Another one goes on from what was saved.',
         )
-    if was or (seen.before.start_time is not None and not alive):
+    before = seen.condition(kind)
+    begins = before is not None and before.reason in _BEFORE_A_CONTROLLER
+    if was or (seen.before.start_time is not None and not alive and not begins):
         return _no(
             kind, ConditionReason.CONTROLLER_LOST, "The controller's pod is gone; another goes on from what was saved."
         )

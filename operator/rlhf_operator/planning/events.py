@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rlhf_api.enums import ConditionStatus, ConditionType
+from rlhf_api.enums import ConditionStatus, ConditionType, FailureReason
 from rlhf_api.formats import parse_time
 from rlhf_api.reasons import ConditionReason
 from rlhf_api.types import Condition, RLHFJobStatus
@@ -88,11 +88,12 @@ def _of_death(incident: Incident) -> Event:
     counted = "" if incident.counted else "; not counted"
     last = incident.message.strip().splitlines()
     words = f": {last[-1]}" if last else ""
+    place = f' in pod "{incident.pod}" on node "{incident.node}"' if incident.pod else ""
     return Event(
-        type="Warning",
+        type="Normal" if incident.reason == FailureReason.DELETED_BY_USER else "Warning",
         reason="RoleRestarted",
         message=_cut(
-            f'Role "{incident.role}" rank {incident.rank} in pod "{incident.pod}" on node "{incident.node}" ended at'
+            f'Role "{incident.role}" rank {incident.rank}{place} ended at'
             f" step {incident.step} ({incident.reason}{code}{counted}) and is restarted{words}"
         ),
         key=f"incident/{incident.id}",

@@ -151,6 +151,8 @@ def suspend(seen: Seen) -> Course:
         if seen.report is not None and left > 0:
             calls.append(Suspend())
             wake_in = min(left, _POLL_SECONDS)
+        elif _was_asked(seen) and left > 0:
+            wake_in = min(left, _POLL_SECONDS)  # it has closed its ears already, and its last words are about to come
         else:
             if since is not None and seen.report is not None:
                 deletes.append(pods.delete_pod(seen.controller, grace_seconds=_LAST_WORDS_SECONDS))
@@ -179,6 +181,11 @@ def _asked_since(seen: Seen) -> datetime | None:
     if running.reason != ConditionReason.SUSPENDING:
         return None
     return parse_time(running.last_transition_time)
+
+
+def _was_asked(seen: Seen) -> bool:
+    running = seen.condition(ConditionType.RUNNING)
+    return running is not None and running.reason == ConditionReason.SUSPENDING
 
 
 def _leaving(seen: Seen) -> bool:

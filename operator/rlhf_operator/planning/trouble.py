@@ -127,6 +127,8 @@ def _mounting(pod: Object, part: Part, warnings: Iterable[Object]) -> Trouble | 
         if about.get("uid") != pods.uid_of(pod):
             continue
         said = sentence(text_of(event))
+        if "PVC is not bound" in said:
+            continue  # the kubelet was quicker than the volume's maker
         if event.get("reason") in _VOLUME:
             hint = "Make what it names, or correct `volumes`, `cacheVolume` or `state.location`."
             if "Multi-Attach" in said:
