@@ -15,16 +15,19 @@ help: ## Show this list
 demo: $(VENV)/runtime.done ## Install and train the example PPO job: four roles on this machine
 	@$(BIN)/rlhf run --fresh examples/ppo-spelling.yaml
 
-# Two at a time, file by file; tests/conftest.py has the longest files first.
-PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+# Two at a time, file by file, what trains first (tests/conftest.py). Then, alone, what kills processes and waits for
+# others: some of it promises seconds.
+TWO := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+BESIDE := learning or not ray and not job
 test: $(VENV)/test.done ## Install, and run the tests that need no cluster
-	@$(PYTEST) -m "not long"
+	@status=0; $(TWO) -m "$(BESIDE)" || status=$$?; \
+	$(BIN)/python -m pytest -m "not ($(BESIDE)) and not long" || status=$$?; exit $$status
 
 long: $(VENV)/test.done ## Minutes with whole processes of operator and controller; `make e2e` shows the same in pods
 	@$(BIN)/python -m pytest -m long
 
 unit: $(VENV)/test.done ## The quick tests: no Ray, no whole jobs, no training
-	@$(PYTEST) -m "not ray and not job and not learning"
+	@$(TWO) -m "not ray and not job and not learning"
 
 # PROVIDER=kind uses Docker and kind instead of what is built here.
 PROVIDER ?= local
