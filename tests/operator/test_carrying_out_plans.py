@@ -270,3 +270,24 @@ def test_the_wake_up_is_never_later_than_the_resync() -> None:
             assert await it.look() == 3.0
 
     run(test())
+
+
+@pytest.mark.parametrize("kind", [CONFIG_MAP, RAY_CLUSTER], ids=lambda kind: kind.kind)
+def test_what_was_not_made_for_the_job_is_not_taken_over(kind: Any) -> None:
+    mine = {"apiVersion": kind.api_version, "kind": kind.kind, **child("ppo", "ppo-config", data={"job.json": "{}"})}
+    theirs = {"apiVersion": kind.api_version, "kind": kind.kind, "data": {"theirs": "yes"}}
+    theirs["metadata"] = {"namespace": "team", "name": "ppo-config"}
+
+    async def test() -> None:
+        async with looking() as it:
+            it.see(RLHF_JOB, job())
+            it.server.put(kind, theirs)
+            it.plan = lambda _: Plan(applies=[mine])
+            with pytest.raises(IncompleteError, match="was not made for this job"):
+                await it.look()
+            found = it.server.get(kind, "team", "ppo-config")
+            assert found is not None and found["data"] == {"theirs": "yes"}
+            told = [thing for (found_kind, _, _), thing in it.server.objects.items() if found_kind == EVENT]
+            assert [event["reason"] for event in told] == ["NameTaken"]
+
+    run(test())

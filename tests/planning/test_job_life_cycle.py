@@ -191,3 +191,15 @@ def test_another_controllers_job_is_left_alone():
     cluster = SmallCluster(a_job(managedBy="example.com/other"))
     planned = cluster.plan()
     assert not planned.applies and planned.status is None
+
+
+@pytest.mark.parametrize(
+    ("field", "limit"), [("start_time", "activeDeadlineSeconds"), ("completion_time", "ttlSecondsAfterFinished")]
+)
+def test_a_time_that_somebody_wrote_by_hand_does_not_stop_the_operator(field, limit):
+    cluster = training(**{limit: 100})
+    if field == "completion_time":
+        cluster.run_until(lambda cluster: cluster.summary == "Complete")
+    status = cluster.job.status.model_copy(update={field: "9999-12-31T23:59:59Z"})
+    cluster.job = cluster.job.model_copy(update={"status": status})
+    assert cluster.plan().wake_in <= 100

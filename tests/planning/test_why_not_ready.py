@@ -113,13 +113,19 @@ def test_what_the_pod_says_is_in_the_condition(trouble, want_reason, want_words)
         assert words in cluster.message("RolesReady")
 
 
-def test_a_claim_that_is_bound_a_moment_later_is_no_trouble():
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Unable to attach or mount volumes: unmounted volumes=[state]: PVC is not bound",
+        'MountVolume.SetUp failed for volume "x": failed to sync configmap cache: timed out waiting for the condition',
+    ],
+    ids=["a claim that is bound a moment later", "a ConfigMap that the kubelet has not seen yet"],
+)
+def test_what_passes_by_itself_is_no_trouble(said):
     cluster = SmallCluster().run(2)
     (pod,) = cluster.living("reward")
     pod["status"] |= {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "True"}]}
-    warning("FailedMount", "Unable to attach or mount volumes: unmounted volumes=[state]: PVC is not bound")(
-        cluster, pod
-    )
+    warning("FailedMount", said)(cluster, pod)
     cluster.reconcile()
     assert cluster.condition("RolesReady") == ("False", "LoadingModels")
     assert "VolumeMissing" not in cluster.reasons()

@@ -45,6 +45,22 @@ class ApiError(Exception):
         return self.status in (400, 401, 403, 404, 405, 422)
 
 
+class NameTakenError(ApiError):
+    """An object of the name is there that was not made for the job; it is left alone."""
+
+    def __init__(self, kind: str, name: str) -> None:
+        text = (
+            f'{kind} "{name}" is there already, and was not made for this job: it is left alone. Delete or rename it,'
+            " or give the job another name"
+        )
+        super().__init__(text, reason="NameTaken")
+
+    @property
+    def refused(self) -> bool:
+        """It stays there until somebody does something."""
+        return True
+
+
 class Unreachable(ApiError):  # noqa: N818 - a state, not a mistake
     """There was no answer."""
 

@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rlhf_api import API_VERSION, KIND
+from rlhf_api.names import JOB_LABEL
 from rlhf_operator.control.client import ControlClient, ControlError
 from rlhf_operator.kube import kinds
 from rlhf_operator.kube.applied import Applied
 from rlhf_operator.kube.client import KubeClient
-from rlhf_operator.kube.errors import ApiError
+from rlhf_operator.kube.errors import ApiError, NameTakenError
 from rlhf_operator.kube.events import Events
 from rlhf_operator.kube.gather import Gatherer, running_controller
 from rlhf_operator.kube.store import JobKey, Store
@@ -142,6 +143,8 @@ class Executor:
         living = None if blind else self.store.get(kind, key.namespace, name)
         if self.applied.is_needless(key, kind, placed, living, blind=blind):
             return
+        if living is None and not blind:
+            await self._check_name(placed, kind)
         try:
             answer = await self.client.apply(placed, kind)
         except ApiError as error:
@@ -160,6 +163,23 @@ class Executor:
             self.store.put(kind, answer, quiet=True)
         log("created" if living is None and not blind else "applied", job=key, kind=kind.kind, name=name)
 
+    async def _check_name(self, manifest: Manifest, kind: kinds.Kind) -> None:
+        """Nobody's object is taken over: the store sees only what is labelled as ours, and an apply is forced.
+
+        Raises:
+            NameTakenError: The name is another's.
+        """
+        ours = manifest["metadata"]
+        found = await self.client.get(kind, ours["namespace"], ours["name"])
+        if found is None:
+            return
+        meta = found["metadata"]
+        owners = {owner["uid"] for owner in ours.get("ownerReferences") or ()}
+        is_owned = any(owner["uid"] in owners for owner in meta.get("ownerReferences") or ())
+        is_labelled = (meta.get("labels") or {}).get(JOB_LABEL) == ours["labels"][JOB_LABEL]
+        if not is_owned and not is_labelled:
+            raise NameTakenError(kind.kind, ours["name"])
+
     async def _delete(self, key: JobKey, delete: Delete) -> None:
         kind = kinds.of(delete.api_version, delete.kind)
         answer = await self.client.delete(
@@ -177,6 +197,8 @@ class Executor:
 
 def _refusal(manifest: Manifest, error: ApiError) -> Event:
     what = f"{manifest['kind']} {manifest['metadata']['name']}"
+    if isinstance(error, NameTakenError):
+        return Event(type="Warning", reason="NameTaken", message=f"{error}.", key=f"name-taken/{what}")
     return Event(
         type="Warning",
         reason="ApplyFailed",

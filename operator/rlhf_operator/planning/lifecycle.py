@@ -79,7 +79,12 @@ def active_deadline(seen: Seen) -> datetime | None:
     suspended = seen.condition(ConditionType.SUSPENDED)
     if suspended is not None and suspended.reason == ConditionReason.RESUMED:
         begin = max(begin, parse_time(suspended.last_transition_time) or begin)
-    return begin + timedelta(seconds=limit)
+    return _not_to_come(seen, begin) + timedelta(seconds=limit)
+
+
+def _not_to_come(seen: Seen, moment: datetime) -> datetime:
+    """A time of the status, which somebody may have written by hand."""
+    return min(moment, seen.snapshot.now)
 
 
 def _too_late(seen: Seen) -> Verdict | None:
@@ -120,7 +125,7 @@ def _at_work(seen: Seen) -> bool:
 
 def finish(seen: Seen, found: Verdict | None) -> Course:
     """A job that ended, now (`found`) or earlier: free its pods, keep the controller's log, go when it is time."""
-    completion = parse_time(seen.before.completion_time) or seen.snapshot.now
+    completion = _not_to_come(seen, parse_time(seen.before.completion_time) or seen.snapshot.now)
     ttl = seen.snapshot.job.spec.ttl_seconds_after_finished
     left = None if ttl is None else (completion + timedelta(seconds=ttl) - seen.snapshot.now).total_seconds()
     ending = seen.ending

@@ -19,6 +19,8 @@ from rlhf_operator.planning.snapshot import Object
 _IMAGE = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable")
 _START = ("CreateContainerError", "RunContainerError", "CrashLoopBackOff", "StartError")
 _VOLUME = ("FailedMount", "FailedAttachVolume", "FailedMapVolume")
+_PASSING = ("PVC is not bound", "timed out waiting for the condition")
+"""What a kubelet says that was quicker than a volume's maker or than its own view of a ConfigMap."""
 _LONGEST = 1000
 
 
@@ -127,8 +129,8 @@ def _mounting(pod: Object, part: Part, warnings: Iterable[Object]) -> Trouble | 
         if about.get("uid") != pods.uid_of(pod):
             continue
         said = sentence(text_of(event))
-        if "PVC is not bound" in said:
-            continue  # the kubelet was quicker than the volume's maker
+        if any(words in said for words in _PASSING):
+            continue
         if event.get("reason") in _VOLUME:
             hint = "Make what it names, or correct `volumes`, `cacheVolume` or `state.location`."
             if "Multi-Attach" in said:
