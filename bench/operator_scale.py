@@ -57,6 +57,7 @@ def measure(jobs: int, seconds: float, step_seconds: float) -> dict[str, Any]:
         found |= _compare("starting", before, trained, time.monotonic() - began)
         time.sleep(seconds)
         found |= _compare("training", trained, {name: Program(name) for name in _PROGRAMS}, seconds)
+        print("measured; removing the jobs", found, file=sys.stderr)
     for key in ("idle_rss_mb", "training_rss_mb", "training_p50_ms", "training_p99_ms", "training_cpu_percent"):
         found[f"{key}_ratio"] = found[f"operator_{key}"] / found[f"kuberay_{key}"]
     return {key: round(value, 3) if isinstance(value, float) else value for key, value in found.items()}
@@ -126,7 +127,6 @@ def _fake_cluster(jobs: int, step_seconds: float) -> Iterator[None]:
         try:
             yield
         finally:
-            print(f"removing {jobs} jobs", file=sys.stderr)
             kubectl("delete", f"--namespace={NAMESPACE}", "rlhfjobs", "--all", "--timeout=300s", timeout=330)
             controllers.kill()
             controllers.wait()
@@ -143,6 +143,7 @@ def _manifest(name: str) -> dict[str, Any]:
     manifest["spec"]["algorithm"]["totalSteps"] = 100_000
     for role in manifest["spec"]["roles"]:
         role["nodePool"] = _FAKE_NODE
+        role["resources"].pop("accelerators", None)  # fake nodes have too few
     return manifest
 
 

@@ -28,14 +28,17 @@ _CONTROLLERS = f"labelSelector={names.COMPONENT_LABEL}%3D{names.CONTROLLER_COMPO
 
 def main(namespace: str, seconds: float) -> None:
     """Serve until killed."""
-    serving: dict[str, tuple[Board, float, ControlServer]] = {}  # a server that nobody holds stops
+    serving: dict[str, tuple[Board, float, ControlServer, str]] = {}  # a server that nobody holds stops
     while True:
         for pod in api.call(f"/api/v1/namespaces/{namespace}/pods?{_CONTROLLERS}")["items"]:
             name, address = pod["metadata"]["labels"][names.JOB_LABEL], pod["status"].get("podIP")
-            if address and name not in serving:
-                serving[name] = _serve(namespace, name, address)
+            held = serving.get(name)
+            if address and (held is None or held[3] != address):
+                if held is not None:
+                    held[2].stop(grace=0)  # the pod was replaced, and its address may be another's now
+                serving[name] = (*_serve(namespace, name, address), address)
         started = time.monotonic()
-        for board, began, _ in serving.values():
+        for board, began, *_ in serving.values():
             # Spread over the time of a step, as jobs that know nothing of each other are.
             delay = seconds * random.random()
             threading.Timer(delay, _step, (board, began, seconds)).start()
