@@ -18,7 +18,8 @@ demo: $(VENV)/runtime.done ## Install and train the example PPO job: four roles 
 # Two at a time, file by file, what trains first (tests/conftest.py). Then, alone, what kills processes and waits for
 # others: some of it promises seconds.
 TWO := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
-BESIDE := learning or not ray and not job
+QUICK := not ray and not job and not learning
+BESIDE := learning or $(QUICK)
 test: $(VENV)/test.done ## Install, and run the tests that need no cluster
 	@status=0; $(TWO) -m "$(BESIDE)" || status=$$?; \
 	$(BIN)/python -m pytest -m "not ($(BESIDE)) and not long" || status=$$?; exit $$status
@@ -27,7 +28,7 @@ long: $(VENV)/test.done ## Minutes with whole processes of operator and controll
 	@$(BIN)/python -m pytest -m long
 
 unit: $(VENV)/test.done ## The quick tests: no Ray, no whole jobs, no training
-	@$(TWO) -m "not ray and not job and not learning"
+	@$(TWO) -m "$(QUICK)"
 
 # PROVIDER=kind uses Docker and kind instead of what is built here.
 PROVIDER ?= local

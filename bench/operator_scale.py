@@ -49,7 +49,7 @@ def measure(jobs: int, seconds: float, step_seconds: float) -> dict[str, Any]:
         began = time.monotonic()
         apply(*(_manifest(f"job-{index:03d}") for index in range(jobs)), timeout=300)
         found["apply_seconds"] = time.monotonic() - began
-        _wait("RayClusters", lambda: _count("/apis/ray.io/v1/namespaces/{}/rayclusters") == jobs, seconds=600)
+        _wait("RayClusters", lambda: _ray_clusters() == jobs, seconds=600)
         found["ray_clusters_seconds"] = time.monotonic() - began
         _wait("jobs that train", lambda: _training() == jobs, seconds=1200)
         found["training_seconds"] = time.monotonic() - began
@@ -57,7 +57,7 @@ def measure(jobs: int, seconds: float, step_seconds: float) -> dict[str, Any]:
         found |= _compare("starting", before, trained, time.monotonic() - began)
         time.sleep(seconds)
         found |= _compare("training", trained, {name: Program(name) for name in _PROGRAMS}, seconds)
-        print("measured; removing the jobs", found, file=sys.stderr)
+        print("measured; removing the jobs", file=sys.stderr)
     for key in ("idle_rss_mb", "training_rss_mb", "training_p50_ms", "training_p99_ms", "training_cpu_percent"):
         found[f"{key}_ratio"] = found[f"operator_{key}"] / found[f"kuberay_{key}"]
     return {key: round(value, 3) if isinstance(value, float) else value for key, value in found.items()}
@@ -80,6 +80,7 @@ class Program:
             if key == f"{histogram}_bucket" and label in labels:
                 bound = float(labels.partition('le="')[2].partition('"')[0])
                 self.buckets[bound] = self.buckets.get(bound, 0) + value
+        self.looks = self.buckets.get(float("inf"), 0.0)
 
 
 def quantile_ms(quantile: float, before: Program, after: Program) -> float:
@@ -100,8 +101,7 @@ def _compare(phase: str, before: dict[str, Program], after: dict[str, Program], 
     found: dict[str, Any] = {}
     for name in _PROGRAMS:
         key = f"{name}_{phase}"
-        infinity = float("inf")
-        found[f"{key}_looks"] = after[name].buckets[infinity] - before[name].buckets.get(infinity, 0)
+        found[f"{key}_looks"] = after[name].looks - before[name].looks
         found[f"{key}_p50_ms"] = quantile_ms(0.5, before[name], after[name])
         found[f"{key}_p99_ms"] = quantile_ms(0.99, before[name], after[name])
         found[f"{key}_cpu_percent"] = 100 * (after[name].cpu_seconds - before[name].cpu_seconds) / seconds
@@ -164,8 +164,8 @@ def _training() -> int:
     return sum(job.get("status", {}).get("progress", {}).get("step", 0) > 0 for job in jobs)
 
 
-def _count(path: str) -> int:
-    return len(api.call(path.format(NAMESPACE))["items"])
+def _ray_clusters() -> int:
+    return len(api.call(f"/apis/ray.io/v1/namespaces/{NAMESPACE}/rayclusters")["items"])
 
 
 def _wait(what: str, done: Callable[[], bool], *, seconds: float) -> None:

@@ -14,6 +14,7 @@ import random
 import sys
 import threading
 import time
+from dataclasses import dataclass
 from typing import Any
 
 from e2e.cluster import api
@@ -26,26 +27,34 @@ from rlhf_runtime.service.server import ControlServer, Credentials, JobControl
 _CONTROLLERS = f"labelSelector={names.COMPONENT_LABEL}%3D{names.CONTROLLER_COMPONENT}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Controller:
+    board: Board
+    server: ControlServer  # which stops when nobody holds it
+    address: str
+    began: float
+
+
 def main(namespace: str, seconds: float) -> None:
     """Serve until killed."""
-    serving: dict[str, tuple[Board, float, ControlServer, str]] = {}  # a server that nobody holds stops
+    serving: dict[str, _Controller] = {}
     while True:
         for pod in api.call(f"/api/v1/namespaces/{namespace}/pods?{_CONTROLLERS}")["items"]:
             name, address = pod["metadata"]["labels"][names.JOB_LABEL], pod["status"].get("podIP")
             held = serving.get(name)
-            if address and (held is None or held[3] != address):
+            if address and (held is None or held.address != address):
                 if held is not None:
-                    held[2].stop(grace=0)  # the pod was replaced, and its address may be another's now
-                serving[name] = (*_serve(namespace, name, address), address)
+                    held.server.stop(grace=0)  # the pod was replaced, and its address may be another's now
+                serving[name] = _serve(namespace, name, address)
         started = time.monotonic()
-        for board, began, *_ in serving.values():
+        for controller in serving.values():
             # Spread over the time of a step, as jobs that know nothing of each other are.
             delay = seconds * random.random()
-            threading.Timer(delay, _step, (board, began, seconds)).start()
+            threading.Timer(delay, _step, (controller, seconds)).start()
         time.sleep(max(0.0, seconds - (time.monotonic() - started)))
 
 
-def _serve(namespace: str, name: str, address: str) -> tuple[Board, float, ControlServer]:
+def _serve(namespace: str, name: str, address: str) -> _Controller:
     path = f"/apis/rlhf.dev/v1alpha1/namespaces/{namespace}/rlhfjobs/{name}"
     job = RLHFJob.model_validate_json(json.dumps(api.call(path)), strict=True, by_alias=True, by_name=False)
     board = Board()
@@ -57,7 +66,7 @@ def _serve(namespace: str, name: str, address: str) -> tuple[Board, float, Contr
     service = JobControl(board=board, engine=lambda: None, suspend=lambda: None, log=lambda text: None)
     secret = api.call(f"/api/v1/namespaces/{namespace}/secrets/{names.token_secret(name)}")["data"]
     server = ControlServer(service, _credentials(secret), port=in_pod.CONTROL_PORT, host=address)
-    return board, time.time(), server
+    return _Controller(board=board, server=server, address=address, began=time.time())
 
 
 def _credentials(data: dict[str, Any]) -> Credentials:
@@ -69,10 +78,11 @@ def _credentials(data: dict[str, Any]) -> Credentials:
     )
 
 
-def _step(board: Board, began: float, seconds: float) -> None:
-    step = board.last_step + 1
+def _step(controller: _Controller, seconds: float) -> None:
+    step = controller.board.last_step + 1
     metrics = {"reward": 1 - 0.99**step}
-    board.step(step, metrics=metrics, evaluation={}, ended=began + step * seconds, seconds=seconds)
+    ended = controller.began + step * seconds
+    controller.board.step(step, metrics=metrics, evaluation={}, ended=ended, seconds=seconds)
 
 
 if __name__ == "__main__":

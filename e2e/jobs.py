@@ -84,6 +84,11 @@ class Job:
         """How many steps are done, as the status has it."""
         return _step(self.status)
 
+    def suspend(self, wanted: bool) -> None:
+        """Set `spec.suspend`."""
+        patch = json.dumps({"spec": {"suspend": wanted}})
+        self.lab.kubectl("patch", "rlhfjob", self.name, "--type=merge", f"--patch={patch}")
+
     def conditions(self) -> str:
         """All conditions, for a message."""
         return json.dumps(self.status.get("conditions", []), indent=1)

@@ -81,3 +81,14 @@ def _ray_pod(name: str, selector: dict[str, str], limits: dict[str, str]) -> dic
             }
         ],
     }
+
+
+def claim(name: str, mode: str, **spec: str) -> dict[str, Any]:
+    """A claim of the default class, unless ``storageClassName`` is given."""
+    size = {"requests": {"storage": "1Gi"}}
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name},
+        "spec": {"accessModes": [mode], "resources": size, **spec},
+    }

@@ -49,12 +49,12 @@ def test_scaling_a_role_while_training_adds_and_removes_its_pods_alone(job: Job)
 
 
 def test_suspend_frees_every_pod_and_resume_goes_on_from_that_step(job: Job) -> None:
-    job.lab.kubectl("patch", "rlhfjob", job.name, "--type=merge", '--patch={"spec":{"suspend":true}}')
+    job.suspend(True)
     job.wait("Suspended", timeout=120)
     assert job.all_pods() == []
     done = job.step
     assert done > 5
-    job.lab.kubectl("patch", "rlhfjob", job.name, "--type=merge", '--patch={"spec":{"suspend":false}}')
+    job.suspend(False)
     job.wait_step(done + 1)
     first = re.search(r"[Gg]oing on after step (\d+)", job.logs("controller"))
     assert first and int(first.group(1)) >= done, job.logs("controller")[-2000:]

@@ -9,6 +9,7 @@ import pytest
 from e2e.cluster.config import HOST_ADDRESS
 from e2e.jobs import apply, quick
 from e2e.lab import Lab
+from e2e.manifests import claim
 from e2e.operator import Operator
 
 pytestmark = pytest.mark.timeout(900)
@@ -39,7 +40,10 @@ def bucket(server: str) -> Any:
 
 
 def test_a_job_goes_on_from_its_snapshots_in_a_bucket(operator: Operator, lab: Lab, server: str, bucket: Any) -> None:
-    lab.apply({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s3"}, "stringData": KEYS}, _claim("cache"))
+    lab.apply(
+        {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s3"}, "stringData": KEYS},
+        claim("cache", "ReadWriteMany", storageClassName="shared"),
+    )
     manifest = quick(
         "bucket",
         steps=4000,
@@ -50,13 +54,13 @@ def test_a_job_goes_on_from_its_snapshots_in_a_bucket(operator: Operator, lab: L
     )
     job = apply(lab, manifest)
     job.wait_step(8)
-    lab.kubectl("patch", "rlhfjob", job.name, "--type=merge", '--patch={"spec": {"suspend": true}}')
+    job.suspend(True)
     job.wait("Suspended", timeout=180)
     done = job.step
     keys = _keys(bucket)
     assert keys and all(key.startswith(f"rlhf/{lab.namespace}/{job.name}/") for key in keys), keys
 
-    lab.kubectl("patch", "rlhfjob", job.name, "--type=merge", '--patch={"spec": {"suspend": false}}')
+    job.suspend(False)
     job.wait_step(done + 1)
     first = re.search(r"[Gg]oing on after step (\d+)", job.logs("controller"))
     assert first and int(first[1]) >= done, job.logs("controller")
@@ -66,12 +70,3 @@ def test_a_job_goes_on_from_its_snapshots_in_a_bucket(operator: Operator, lab: L
 
 def _keys(bucket: Any) -> list[str]:
     return [found.key for found in bucket.objects.all()]
-
-
-def _claim(name: str) -> dict[str, Any]:
-    spec = {
-        "accessModes": ["ReadWriteMany"],
-        "storageClassName": "shared",
-        "resources": {"requests": {"storage": "1Gi"}},
-    }
-    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": spec}

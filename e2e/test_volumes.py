@@ -3,18 +3,7 @@
 from typing import Any
 
 from e2e.lab import Lab
-from e2e.manifests import pod
-
-
-def claim(name: str, mode: str, **spec: str) -> dict[str, Any]:
-    """A claim of the default class, unless ``storageClassName`` is given."""
-    size = {"requests": {"storage": "1Gi"}}
-    return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": {"name": name},
-        "spec": {"accessModes": [mode], "resources": size, **spec},
-    }
+from e2e.manifests import claim, pod
 
 
 def pod_with(name: str, claimed: str, *, pool: str = "") -> dict[str, Any]:

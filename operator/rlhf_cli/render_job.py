@@ -11,6 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from rlhf_api.enums import FailureReason
 from rlhf_cli import job_view
 from rlhf_cli.job_view import Object, RoleView
 from rlhf_cli.render import duration
@@ -210,8 +211,9 @@ def _failures(roles: Sequence[RoleView], now: datetime) -> list[RenderableType]:
         if role.next_restart and role.next_restart > now:
             wait = age((role.next_restart - now).total_seconds())
             lines.append(Text(f"{role.name}: restarts in {wait}", style="yellow"))
-        asked_for = role.failure and role.failure.get("reason") == "DeletedByUser"
-        if role.failure and not asked_for and (message := str(role.failure.get("message") or "").strip()):
+        failure = role.failure or {}
+        message = str(failure.get("message") or "").strip()
+        if message and failure.get("reason") != FailureReason.DELETED_BY_USER:
             last = message.splitlines()[-3:]
             lines.append(Text(f"{role.name} wrote at last:", style="yellow"))
             lines += [Padding(Text(line, style="dim"), (0, 0, 0, 2)) for line in last]

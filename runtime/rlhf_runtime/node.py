@@ -13,7 +13,6 @@ heavy.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import subprocess
@@ -21,11 +20,11 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from types import FrameType
 
 from rlhf_api import in_pod
 from rlhf_runtime import ray_settings
+from rlhf_runtime.descendants import end_descendants
 from rlhf_runtime.pod_logs import LogCopier
 
 COMMAND_VARIABLE = "KUBERAY_GEN_RAY_START_CMD"
@@ -56,7 +55,7 @@ def main(environment: Mapping[str, str] = os.environ, *, folder: str = in_pod.PO
         if ray.exit_code != _START_FAILED or _has_joined(environment):
             break
         print(f"Ray has not started; try {start} of {_STARTS} follows", flush=True)
-        _kill_orphans()
+        end_descendants()  # what it has left, so that the next one finds its ports free
         time.sleep(_PAUSE_SECONDS)
         if ray.was_told:
             break
@@ -80,15 +79,6 @@ def _run(command: str, environment: Mapping[str, str], copier: LogCopier) -> _Ch
 def _has_joined(environment: Mapping[str, str]) -> bool:
     """Whether Ray's node was up once: `ray start` writes the cluster's address to a file when it is."""
     return os.path.exists(os.path.join(environment.get("RAY_TMPDIR", "/tmp"), "ray", "ray_current_cluster"))
-
-
-def _kill_orphans() -> None:
-    """End what a failed start has left, so that the next one finds its ports free."""
-    for entry in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            parent = entry.read_text(errors="replace").rpartition(")")[2].split()[1]
-            if int(parent) == os.getpid():
-                os.kill(int(entry.parent.name), signal.SIGKILL)
 
 
 class _Child:

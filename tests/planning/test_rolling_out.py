@@ -117,6 +117,17 @@ def test_a_head_that_is_not_ready_for_a_while_is_not_a_lost_one():
     assert cluster.uids() == before
 
 
+def test_a_head_that_is_lost_after_it_was_not_ready_is_a_lost_one():
+    cluster = training()
+    (head,) = cluster.living(HEAD)
+    next(found for found in head["status"]["conditions"] if found["type"] == "Ready")["status"] = "False"
+    cluster.reconcile()
+    assert cluster.condition("ClusterReady") == ("False", "HeadNotReady")
+    cluster.kill(head)
+    cluster.run(1)
+    assert cluster.condition("ClusterReady") == ("False", "HeadLost")
+
+
 def test_a_lost_head_takes_all_pods_with_it_and_counts_for_no_role():
     cluster = training()
     before = cluster.uids()

@@ -88,6 +88,12 @@ def warning(reason, message):
             id="a volume that cannot be mounted",
         ),
         pytest.param(
+            warning("FailedMount", "Unable to attach or mount volumes: timed out waiting for the condition"),
+            "VolumeMissing",
+            ["timed out waiting for the condition"],
+            id="a volume that is not mounted in time",
+        ),
+        pytest.param(
             warning("FailedAttachVolume", "Multi-Attach error for volume"),
             "VolumeMissing",
             ["Multi-Attach", "ReadWriteMany"],

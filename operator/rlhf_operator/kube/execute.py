@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rlhf_api import API_VERSION, KIND
-from rlhf_api.names import JOB_LABEL
 from rlhf_operator.control.client import ControlClient, ControlError
 from rlhf_operator.kube import kinds
 from rlhf_operator.kube.applied import Applied
@@ -19,8 +18,9 @@ from rlhf_operator.kube.client import KubeClient
 from rlhf_operator.kube.errors import ApiError, NameTakenError
 from rlhf_operator.kube.events import Events
 from rlhf_operator.kube.gather import Gatherer, running_controller
-from rlhf_operator.kube.store import JobKey, Store
+from rlhf_operator.kube.store import JobKey, Store, job_of
 from rlhf_operator.planning.plan import Delete, Event, Manifest, Plan, RestartRole
+from rlhf_operator.planning.pods import owned_by
 from rlhf_operator.planning.snapshot import Snapshot
 from rlhf_operator.telemetry.logging import log
 
@@ -144,7 +144,7 @@ class Executor:
         if self.applied.is_needless(key, kind, placed, living, blind=blind):
             return
         if living is None and not blind:
-            await self._check_name(placed, kind)
+            await self._check_name(key, placed, kind)
         try:
             answer = await self.client.apply(placed, kind)
         except ApiError as error:
@@ -163,22 +163,19 @@ class Executor:
             self.store.put(kind, answer, quiet=True)
         log("created" if living is None and not blind else "applied", job=key, kind=kind.kind, name=name)
 
-    async def _check_name(self, manifest: Manifest, kind: kinds.Kind) -> None:
+    async def _check_name(self, key: JobKey, manifest: Manifest, kind: kinds.Kind) -> None:
         """Nobody's object is taken over: the store sees only what is labelled as ours, and an apply is forced.
 
         Raises:
             NameTakenError: The name is another's.
         """
-        ours = manifest["metadata"]
-        found = await self.client.get(kind, ours["namespace"], ours["name"])
-        if found is None:
+        name = manifest["metadata"]["name"]
+        found = await self.client.get(kind, key.namespace, name)
+        if found is None or job_of(kind, found) == key:
             return
-        meta = found["metadata"]
-        owners = {owner["uid"] for owner in ours.get("ownerReferences") or ()}
-        is_owned = any(owner["uid"] in owners for owner in meta.get("ownerReferences") or ())
-        is_labelled = (meta.get("labels") or {}).get(JOB_LABEL) == ours["labels"][JOB_LABEL]
-        if not is_owned and not is_labelled:
-            raise NameTakenError(kind.kind, ours["name"])
+        job = self.store.get(kinds.RLHF_JOB, *key)
+        if job is None or not owned_by(found, job["metadata"]["uid"]):
+            raise NameTakenError(kind.kind, name)
 
     async def _delete(self, key: JobKey, delete: Delete) -> None:
         kind = kinds.of(delete.api_version, delete.kind)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import TypeGuard
 
 from rlhf_api import names
 from rlhf_api.ending import EndingOutcome
@@ -24,6 +25,7 @@ _INVALID = ("InvalidRayClusterSpec", "InvalidRayClusterMetadata", "InvalidRayClu
 _LONGEST = 8192
 _MOST_PODS = 3
 _SILENCE = timedelta(seconds=60)
+_AFTER_A_HEAD = (ConditionReason.HEAD_NOT_READY, ConditionReason.HEAD_LOST)
 _BEFORE_A_CONTROLLER = (ConditionReason.NOT_STARTED, ConditionReason.SUSPENDING, ConditionReason.SUSPENDED)
 """Of `Running`, while no controller is there that could be lost."""
 
@@ -100,12 +102,8 @@ def _cluster_ready(seen: Seen, course: Course) -> Claim:
     if seen.head is not None and pods.ready(seen.head):
         return _yes(kind, ConditionReason.CLUSTER_READY, "Ray's head is ready.")
     before = seen.condition(kind)
-    if before is not None and seen.head is not None and _is_of_before(seen.head, before):
-        name, node = pods.name_of(seen.head), pods.node_of(seen.head)
-        message = f'Ray\'s head, pod "{name}" on node "{node}", is not ready: its probe fails, or its node is silent.'
-        return _no(kind, ConditionReason.HEAD_NOT_READY, message)
-    if before is not None and ConditionReason.HEAD_LOST in (before.reason, _if_true(before)):
-        return _head_lost()
+    if before is not None and (before.status == ConditionStatus.TRUE or before.reason in _AFTER_A_HEAD):
+        return _head_not_ready(seen.head) if _is_of_before(seen.head, before) else _head_lost()
     if (trouble := _head_trouble(seen)) is not None:
         return _no(kind, trouble.reason, trouble.message)
     return _no(kind, ConditionReason.CLUSTER_CREATING, _before_the_head(seen))
@@ -124,15 +122,21 @@ def _before_the_head(seen: Seen) -> str:
     return f"Pods of the RayCluster of before are still leaving, {len(left)} in all: {listed}. Another is made then."
 
 
-def _is_of_before(head: Object, before: Condition) -> bool:
-    """Whether this very head was ready when the condition was said, or has been said not to be ready since."""
+def _is_of_before(head: Object | None, before: Condition) -> TypeGuard[Object]:
+    """Whether this very head was there when the condition became what it is."""
+    if head is None or before.reason == ConditionReason.HEAD_LOST:
+        return False
     made, said = pods.created(head), parse_time(before.last_transition_time)
-    was_ready = before.status == ConditionStatus.TRUE or before.reason == ConditionReason.HEAD_NOT_READY
-    return was_ready and made is not None and said is not None and made <= said
+    return made is not None and said is not None and made <= said
 
 
-def _if_true(before: Condition) -> ConditionReason | None:
-    return ConditionReason.HEAD_LOST if before.status == ConditionStatus.TRUE else None
+def _head_not_ready(head: Object) -> Claim:
+    return _no(
+        ConditionType.CLUSTER_READY,
+        ConditionReason.HEAD_NOT_READY,
+        f'Ray\'s head, pod "{pods.name_of(head)}" on node "{pods.node_of(head)}", is not ready: its probe fails, or its'
+        " node is silent.",
+    )
 
 
 def _head_lost() -> Claim:

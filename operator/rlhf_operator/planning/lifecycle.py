@@ -153,11 +153,10 @@ def suspend(seen: Seen) -> Course:
         since = _asked_since(seen)
         grace = seen.snapshot.job.spec.suspend_grace_period_seconds
         left = grace - (seen.snapshot.now - since).total_seconds() if since is not None else 0.0
-        if seen.report is not None and left > 0:
-            calls.append(Suspend())
+        if left > 0 and (seen.report is not None or _was_asked(seen)):
+            # One that was asked may have closed its ears already: its last words are about to come.
+            calls += [Suspend()] if seen.report is not None else []
             wake_in = min(left, _POLL_SECONDS)
-        elif _was_asked(seen) and left > 0:
-            wake_in = min(left, _POLL_SECONDS)  # it has closed its ears already, and its last words are about to come
         else:
             if since is not None and seen.report is not None:
                 deletes.append(pods.delete_pod(seen.controller, grace_seconds=_LAST_WORDS_SECONDS))
@@ -183,9 +182,7 @@ def _asked_since(seen: Seen) -> datetime | None:
     running = seen.condition(ConditionType.RUNNING)
     if running is None or seen.holds(ConditionType.RUNNING):
         return seen.snapshot.now if running is not None else None
-    if running.reason != ConditionReason.SUSPENDING:
-        return None
-    return parse_time(running.last_transition_time)
+    return parse_time(running.last_transition_time) if _was_asked(seen) else None
 
 
 def _was_asked(seen: Seen) -> bool:

@@ -19,7 +19,7 @@ from rlhf_operator.planning.snapshot import Object
 _IMAGE = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable")
 _START = ("CreateContainerError", "RunContainerError", "CrashLoopBackOff", "StartError")
 _VOLUME = ("FailedMount", "FailedAttachVolume", "FailedMapVolume")
-_PASSING = ("PVC is not bound", "timed out waiting for the condition")
+_PASSING = ("PVC is not bound", "failed to sync configmap cache", "failed to sync secret cache")
 """What a kubelet says that was quicker than a volume's maker or than its own view of a ConfigMap."""
 _LONGEST = 1000
 
