@@ -321,8 +321,8 @@ def test_what_is_missing_is_said_with_where_to_look() -> None:
     _pump(run, until=12.0)
     look = "see `kubectl get pods -l rlhf.dev/job=ppo,rlhf.dev/role"
     assert run.controller.engine.waiting_for() == [
-        'role "actor" is being loaded: actor-worker-000, for 12 s of at most 600',
-        'role "rule" is being loaded: rule-worker-000, for 12 s of at most 600',
+        'role "actor" is being loaded: actor-worker-000, for 12 s of at most 600 s',
+        'role "rule" is being loaded: rule-worker-000, for 12 s of at most 600 s',
         f'role "reward" waits for its pods: 1 of 2 have joined Ray; {look}=reward`',
         f'role "critic" waits for its pod: it has not joined Ray; {look}=critic`',
     ]

@@ -188,7 +188,7 @@ class LiveChanges:
         doing = "restored" if any(seat.attempt > 0 for seat in missing) else "loaded"
         workers = ", ".join(seat.name for seat in missing)
         limit = group.role.start_timeout
-        return [f'role "{name}" is being {doing}: {workers}, for {seconds:.0f} s of at most {limit:g}']
+        return [f'role "{name}" is being {doing}: {workers}, for {seconds:.0f} s of at most {limit:g} s']
 
     def _group(self, name: str) -> RoleGroup:
         groups = self._engine.groups
