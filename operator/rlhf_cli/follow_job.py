@@ -80,7 +80,7 @@ class _Watcher:
         self._what = what
         self._known: _Known | None = None
         self._read_at = float("-inf")
-        self._line = ""
+        self._landmark = ""
 
     def until(self, holds: Callable[[Object], bool]) -> Object | None:
         if not self._console.is_terminal or self._console.is_dumb_terminal:
@@ -121,8 +121,8 @@ class _Watcher:
 
     def _tell(self, job: Object, problem: str) -> None:
         line = problem or render_job.change_line(job)
-        if line != self._line:
-            self._line = line
+        if (landmark := render_job.landmark(line)) != self._landmark:
+            self._landmark = landmark
             self._console.print(Text(f"{terminal.now():%H:%M:%S}  {line}"), soft_wrap=True)
 
     def _draw(self) -> RenderableType:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
@@ -22,6 +23,10 @@ _LAST_EVENTS = 6
 _LONGEST_BAR = 60
 _LEFT = ("NAMESPACE", "NAME", "ALGORITHM", "STATE")
 _LEFT_OUT_FIRST = ("HELD-OUT", "ALGORITHM", "RESTARTS", "REWARD", "ROLES")
+_SO_FAR = re.compile(r"\bfor \d+ s of at most\b")
+_TIME = re.compile(r"\b(?:\d+(?:\.\d+)?(?:ms|h|m|s))+\b|\b\d+(?:\.\d+)? (?:s|seconds?|minutes?|hours?)\b")
+_LONG_WORK = re.compile(r": (\d+) of (\d+)\.")
+_TOLD_PARTS = 4  # of a long piece of work, as in the controller's log
 
 
 def age(seconds: float) -> str:
@@ -240,7 +245,7 @@ def _table() -> Table:
 
 
 def change_line(found: Object) -> str:
-    """A job's state as one plain line, for a log; lines differ when something worth reading changed."""
+    """A job's state as one plain line, for a log, without times that run while nothing happens."""
     step, total = job_view.steps(found)
     progress = job_view.progress_of(found)
     parts = [job_view.summary(found), f"step {step}/{total}"]
@@ -252,4 +257,14 @@ def change_line(found: Object) -> str:
     reasons = [f"{condition['reason']}: {' '.join(str(condition.get('message') or '').split())}"
                for condition in job_view.important_conditions(found)
                if condition["type"] != "Running" or condition["status"] != "True"]  # fmt: skip
-    return "  ".join(parts + reasons)
+    return _SO_FAR.sub("for at most", "  ".join(parts + reasons))
+
+
+def landmark(line: str) -> str:
+    """What a line for a log says apart from times and small progress; worth a line of its own when it is another."""
+    return _TIME.sub("some time", _LONG_WORK.sub(_part_done, line))
+
+
+def _part_done(found: re.Match[str]) -> str:
+    done, total = int(found[1]), int(found[2])
+    return f": part {_TOLD_PARTS * done // max(total, 1)} of {_TOLD_PARTS}."

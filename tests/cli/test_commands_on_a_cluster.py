@@ -41,6 +41,15 @@ def changed(text: str, *changes: tuple[str, str]) -> str:
     return text
 
 
+def loading(how_long: str) -> Any:
+    """A job whose critic is being loaded."""
+    job = cases.waiting()
+    message = f'role "critic" is being loaded: critic-worker-000, {how_long}'
+    job["status"]["conditions"][1] |= {"reason": "LoadingModels", "message": message}
+    job["status"]["summary"] = "Loading"
+    return job
+
+
 def test_the_path_has_the_plural_of_the_definition() -> None:
     assert paths.PLURAL == PLURAL
 
@@ -235,6 +244,17 @@ class TestStatusWatch:
         result = shell.rlhf("status", "ppo-spelling", "--watch")
         states = [line.split()[1] for line in result.stdout.splitlines()[:-1]]
         assert (result.exit_code, states) == (0, ["Starting", "Training", "Complete"])
+
+    def test_prints_no_line_when_only_time_has_passed(self, shell: Shell) -> None:
+        job = shell.fake.add(loading("for 1 s of at most 1800 s"))
+        texts = [f"for {second} s of at most 1800 s" for second in range(2, 9)]
+        shell.fake.watches = [
+            [{"type": "MODIFIED", "object": {**job, "status": found["status"]}}
+             for found in (*map(loading, texts), cases.training(), cases.complete())]
+        ]  # fmt: skip
+        lines = shell.rlhf("status", "ppo-spelling", "--watch").stdout.splitlines()
+        assert [line.split()[1] for line in lines[:-1]] == ["Loading", "Training", "Complete"]
+        assert lines[0].endswith('role "critic" is being loaded: critic-worker-000, for at most 1800 s')
 
     def test_ends_with_1_and_the_cause_when_the_job_fails(self, shell: Shell) -> None:
         shell.fake.add(cases.failed())

@@ -100,3 +100,22 @@ def test_lines_for_a_log_carry_numbers_and_what_hinders() -> None:
     )
     line = render_job.change_line(cases.waiting())
     assert line.startswith('Starting  step 0/40  roles 3/4  Unschedulable: role "critic": 0 of 1 pods are placed')
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "want"),
+    [
+        ("loaded, for 3 s of 1800 s", "loaded, for 4 s of 1800 s", True),
+        ("back-off 10s restarting", "back-off 1m20s restarting", True),
+        ("step 1/40  roles 4/4", "step 2/40  roles 4/4", False),
+        ("roles 3/4", "roles 4/4", False),
+        ('Ready pods: "reward" 1/3.', 'Ready pods: "reward" 2/3.', False),
+        ("0 of 2 pods are placed", "1 of 2 pods are placed", False),
+        ("Making the model: 1 of 300.", "Making the model: 74 of 300.", True),
+        ("Making the model: 74 of 300.", "Making the model: 75 of 300.", False),
+    ],
+    ids=["elapsed seconds", "a back-off", "a step", "ready roles", "ready pods", "placed pods", "a little of long work",
+         "a quarter of long work"],
+)  # fmt: skip
+def test_a_line_is_worth_another_when_more_than_time_has_passed(before: str, after: str, want: bool) -> None:
+    assert (render_job.landmark(before) == render_job.landmark(after)) is want
