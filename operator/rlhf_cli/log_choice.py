@@ -108,15 +108,6 @@ def cannot_start(pod: Object) -> str | None:
     return "its container is being made"
 
 
-def ended(pod: Object) -> str:
-    """How a pod ended, as half a sentence."""
-    status = pod.get("status", {})
-    for container in status.get("containerStatuses") or ():
-        if terminated := (container.get("state") or {}).get("terminated"):
-            return f"ended with exit code {terminated.get('exitCode')} ({terminated.get('reason', 'unknown reason')})"
-    return f"ended ({status['reason']})" if status.get("reason") else "ended"
-
-
 def nothing_there(job: Object, choice: Choice) -> list[str]:
     """What to say where no pod is left or there yet."""
     name, end = job_view.name_of(job), job_view.end_of(job)

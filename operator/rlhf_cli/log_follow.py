@@ -21,9 +21,10 @@ import click
 from rlhf_api import KIND
 from rlhf_cli.cluster.errors import ClusterError, NotFoundError, RefusedError, SilenceError, UnreachableError
 from rlhf_cli.job_view import end_of, is_leaving, is_over
-from rlhf_cli.log_choice import Choice, Labels, cannot_start, ended, nothing_there, present
+from rlhf_cli.log_choice import Choice, Labels, cannot_start, nothing_there, present
 from rlhf_cli.log_lines import Fresh, LogLine, Writer, parse
 from rlhf_cli.options import FAILED
+from rlhf_cli.pod_end import ended
 
 if TYPE_CHECKING:
     from rlhf_cli.cluster.client import Cluster, Object
@@ -166,7 +167,7 @@ class _Follower:
         found = next((one for one in self._cluster.pods(self._name) if one["metadata"]["uid"] == uid), None)
         if found is None:
             return "is gone"
-        return ended(found) if is_over(found) else None
+        return ended(found, self._cluster.find(self._name)) if is_over(found) else None
 
     def _drain(self, seconds: float) -> None:
         until = time.monotonic() + seconds

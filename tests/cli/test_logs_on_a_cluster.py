@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import cluster_jobs as cases
 import pytest
@@ -11,6 +12,7 @@ from on_cluster import Shell
 from rlhf_cli import log_follow
 from rlhf_cli.log_choice import Labels, cannot_start
 from rlhf_cli.log_lines import Fresh, parse
+from rlhf_cli.pod_end import ended
 
 CONTROLLER = pod("ppo-spelling-controller-1", "controller")
 
@@ -180,6 +182,25 @@ class TestFollow:
         assert said.index("--- critic/0: pod c1 is gone") < said.index("--- critic/0: pod c1 is replaced by c2")
         assert said[-1] == "--- RLHFJob/ppo-spelling has ended (Complete)"
 
+    def test_a_pod_that_ends_with_its_job_is_no_error(self, shell: Shell) -> None:
+        shell.fake.pods, shell.fake.logs = [pod("c", "role", role="critic")], {"c": [lines("last")]}
+        looks = 0
+
+        def look(method: str, path: str) -> None:
+            nonlocal looks
+            looks += path.endswith("/rlhfjobs/ppo-spelling")
+            if looks == 3:
+                shell.fake.change("ppo-spelling", **cases.complete()["status"])
+                shell.fake.pods = [pod("c", "role", role="critic", phase="Failed")]
+
+        shell.fake.on_request = look
+        result = shell.rlhf("logs", "ppo-spelling", "-r", "critic", "-f")
+        assert (result.exit_code, result.stdout) == (0, "last\n")
+        assert result.stderr.splitlines() == [
+            "--- critic/0: pod c has ended: the job is complete",
+            "--- RLHFJob/ppo-spelling has ended (Complete)",
+        ]
+
     def test_waits_for_a_pod_that_is_not_there_yet(self, shell: Shell) -> None:
         looks = 0
 
@@ -279,3 +300,37 @@ def test_a_pod_without_a_node_says_what_the_scheduler_said() -> None:
         {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/4 nodes are available"},
     ])  # fmt: skip
     assert cannot_start(pending) == "Unschedulable: 0/4 nodes are available"
+
+
+def over(code: int = 143, reason: str = "Error", *, finished: str = "12:00:40", **fields: Any) -> Any:
+    state = {"terminated": {"exitCode": code, "reason": reason, "finishedAt": f"2026-11-30T{finished}Z"}}
+    made = pod("p", "role", role="critic", phase="Failed", containerStatuses=[{"state": state}])
+    made["status"] |= fields.pop("status", {})
+    made["metadata"] |= fields
+    return made
+
+
+LEAVING = {"deletionTimestamp": "2026-11-30T12:01:00Z", "deletionGracePeriodSeconds": 30}
+PREEMPTED = {"conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}]}
+
+
+@pytest.mark.parametrize(
+    ("found", "job", "want"),
+    [
+        (over(0, "Completed"), cases.training(), "has ended"),
+        (over(), cases.complete(), "has ended: the job is complete"),
+        (over(), cases.suspended(), "has ended: the job is suspended"),
+        (over(), None, "has ended: the job was deleted"),
+        (over(**LEAVING), cases.training(), "has ended: it was told to leave"),
+        (over(1, finished="12:00:20", **LEAVING), cases.training(), "ended with exit code 1 (Error)"),
+        (over(1), cases.training(), "ended with exit code 1 (Error)"),
+        (over(3), cases.failed(), "ended with exit code 3 (Error)"),
+        (over(137, "OOMKilled", **LEAVING), cases.training(), "ended with exit code 137 (OOMKilled)"),
+        (over(status=PREEMPTED, **LEAVING), cases.training(), "ended with exit code 143 (PreemptionByScheduler)"),
+        (over(status={"containerStatuses": [], "reason": "Evicted"}), cases.training(), "ended (Evicted)"),
+    ],
+    ids=["of itself, well", "the job is complete", "the job is suspended", "the job is gone", "told to leave",
+         "died, then deleted", "died", "the job failed", "out of memory on its way out", "preempted", "evicted"],
+)  # fmt: skip
+def test_only_an_end_that_nobody_asked_for_is_an_error(found: Any, job: Any, want: str) -> None:
+    assert ended(found, job) == want
