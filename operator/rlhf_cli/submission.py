@@ -18,11 +18,12 @@ from rlhf_api.errors import Path, format_path
 from rlhf_api.validation import load_jobs
 from rlhf_cli import job_view
 from rlhf_cli.cluster.errors import ClusterError, ConflictError, RefusedError
+from rlhf_cli.conflicts import conflict_lines
 from rlhf_cli.differences import differences
-from rlhf_cli.manifests import read_manifest
+from rlhf_cli.manifests import STDIN, read_manifest, source_name
 from rlhf_cli.options import FAILED
 from rlhf_cli.program import next_command
-from rlhf_cli.refusals import conflict_lines, refusal_lines
+from rlhf_cli.refusals import refusal_lines
 
 if TYPE_CHECKING:
     from rlhf_cli.cluster.client import Cluster, Object
@@ -56,6 +57,11 @@ class Manifest:
         return {**{key: found for key, found in value.items() if key != "status"}, "metadata": metadata}
 
     @property
+    def file(self) -> str:
+        """The file as a command line names it."""
+        return STDIN if self.source == source_name(STDIN) else self.source
+
+    @property
     def name(self) -> str:
         """The job's name."""
         return str(self.document.value["metadata"]["name"])
@@ -65,6 +71,10 @@ class Manifest:
         """The namespace that it names itself."""
         found = self.document.value["metadata"].get("namespace")
         return str(found) if found else None
+
+
+class _EndedError(Exception):
+    """The job is over, and what the manifest changes cannot be changed any more."""
 
 
 def read(file: str) -> list[Manifest]:
@@ -83,17 +93,7 @@ def read(file: str) -> list[Manifest]:
 
 def submit_all(cluster: Cluster, manifests: Sequence[Manifest], *, dry_run: bool, force: bool) -> int:
     """Submit one after the other; one that is refused does not keep the others. Gives the exit code."""
-    code = 0
-    for manifest in manifests:
-        try:
-            _submit(home(cluster, manifest), manifest, dry_run=dry_run, force=force)
-        except RefusedError as error:
-            click.echo("\n".join(refusal_lines(error, manifest.document, manifest.source)), err=True)
-            code = FAILED
-        except ConflictError as error:
-            click.echo("\n".join(conflict_lines(error, manifest.document, manifest.source)), err=True)
-            code = FAILED
-    return code
+    return max(_submit(home(cluster, manifest), manifest, dry_run=dry_run, force=force) for manifest in manifests)
 
 
 def home(cluster: Cluster, manifest: Manifest) -> Cluster:
@@ -113,24 +113,45 @@ def home(cluster: Cluster, manifest: Manifest) -> Cluster:
     return cluster.within(manifest.namespace)
 
 
-def _submit(cluster: Cluster, manifest: Manifest, *, dry_run: bool, force: bool) -> None:
+def _submit(cluster: Cluster, manifest: Manifest, *, dry_run: bool, force: bool) -> int:
     before = cluster.find(manifest.name)
-    if before is None:
-        cluster.apply(manifest.sent, dry_run=dry_run, force=force)
-        _say(f'{KIND}/{manifest.name} created in namespace "{cluster.namespace}"', dry_run)
+    ended = _ended(before, manifest) if before is not None else None
+    try:
+        if before is None:
+            cluster.apply(manifest.sent, dry_run=dry_run, force=force)
+            _say(f'{KIND}/{manifest.name} created in namespace "{cluster.namespace}"', dry_run)
+        else:
+            _change(cluster, manifest, before, dry_run=dry_run, force=force)
+    except RefusedError as error:
+        lines = refusal_lines(error, manifest.document, manifest.source)
+    except ConflictError as error:
+        again = next_command("submit", manifest.file, "--force-conflicts")
+        lines = conflict_lines(error, manifest.document, manifest.source, living=before or {}, force=again)
+    except _EndedError:
+        lines = []
     else:
-        after = cluster.apply(manifest.sent, dry_run=True, force=force)
-        changed = differences(_written(before), _written(after))
-        _refuse_after_end(before, changed)
-        if changed and not dry_run:
-            cluster.apply(manifest.sent, force=force)
-        _say(f"{KIND}/{manifest.name} {'configured' if changed else 'unchanged'}", dry_run)
-        for path, old, new in changed[:_MOST_DIFFERENCES]:
-            click.echo(f"  {format_path(path)}: {old} -> {new}")
-        if len(changed) > _MOST_DIFFERENCES:
-            click.echo(f"  and {len(changed) - _MOST_DIFFERENCES} more")
-    if not dry_run:
-        click.echo(f"Next: {next_command('status', manifest.name, '--watch', namespace=manifest.namespace)}")
+        if ended is not None:
+            click.echo(ended)
+        elif not dry_run:
+            click.echo(f"Next: {next_command('status', manifest.name, '--watch', namespace=manifest.namespace)}")
+        return 0
+    click.echo("\n".join([ended, *lines] if ended is not None else lines), err=True)
+    return FAILED
+
+
+def _change(cluster: Cluster, manifest: Manifest, before: Object, *, dry_run: bool, force: bool) -> None:
+    # Whose fields they are is no matter in a job that cannot be changed any more.
+    after = cluster.apply(manifest.sent, dry_run=True, force=force or job_view.end_of(before) is not None)
+    changed = differences(_written(before), _written(after))
+    if job_view.end_of(before) and any(path[0] == "spec" and path not in _ANY_TIME for path, _, _ in changed):
+        raise _EndedError
+    if changed and not dry_run:
+        cluster.apply(manifest.sent, force=force)
+    _say(f"{KIND}/{manifest.name} {'configured' if changed else 'unchanged'}", dry_run)
+    for path, old, new in changed[:_MOST_DIFFERENCES]:
+        click.echo(f"  {format_path(path)}: {old} -> {new}")
+    if len(changed) > _MOST_DIFFERENCES:
+        click.echo(f"  and {len(changed) - _MOST_DIFFERENCES} more")
 
 
 def _say(text: str, dry_run: bool) -> None:
@@ -143,10 +164,16 @@ def _written(job: Object) -> dict[str, Any]:
     return {"metadata": kept, "spec": job["spec"]}
 
 
-def _refuse_after_end(job: Object, changed: Sequence[tuple[Path, str, str]]) -> None:
-    end, name = job_view.end_of(job), job_view.name_of(job)
-    if end is not None and any(path[0] == "spec" and path not in _ANY_TIME for path, _, _ in changed):
-        raise ClusterError(
-            f"{KIND}/{name} has ended ({end}), and a job that has ended does not start again: give the manifest "
-            f"another name, or delete it first with: {next_command('delete', name)}"
-        )
+def _ended(job: Object, manifest: Manifest) -> str | None:
+    """That a job is over, and how it can be run again; None while it is not."""
+    end = job_view.end_of(job)
+    if end is None:
+        return None
+    said = f"{KIND}/{manifest.name} has ended ({end}), and a job that has ended does not start again. "
+    delete = next_command("delete", manifest.name, namespace=manifest.namespace)
+    if job_view.keeps_claim(job):
+        return f"{said}To run it again, give the manifest another name, or delete the job with its results: {delete}"
+    return (
+        f"{said}To run it from the beginning, give the manifest another name; to go on after its last step, delete "
+        f"the job, which leaves its state, and submit it anew: {delete}"
+    )

@@ -41,6 +41,13 @@ def changed(text: str, *changes: tuple[str, str]) -> str:
     return text
 
 
+def conflicts(*found: tuple[str, str]) -> Fault:
+    """The refusal of an apply: fields, and their managers as the API server words them."""
+    causes = [{"reason": "FieldManagerConflict", "field": field, "message": f"conflict with {manager}"}
+              for field, manager in found]  # fmt: skip
+    return Fault(lambda m, p, q: m == "PATCH", *status(409, "conflict", causes=causes))
+
+
 def loading(how_long: str) -> Any:
     """A job whose critic is being loaded."""
     job = cases.waiting()
@@ -136,15 +143,94 @@ class TestSubmit:
         ]
 
     def test_a_field_that_somebody_else_set_is_named(self, shell: Shell) -> None:
-        causes = [{"reason": "FieldManagerConflict", "field": '.spec.roles[name="critic"].image',
-                   "message": 'conflict with "kubectl-edit" using rlhf.dev/v1alpha1'}]  # fmt: skip
-        shell.fake.faults.append(Fault(lambda m, p, q: m == "PATCH", *status(409, "conflict", causes=causes)))
+        shell.fake.faults.append(conflicts(('.spec.roles[name="critic"].image', '"kubectl-edit" using x')))
         result = shell.rlhf("submit", "job.yaml")
         assert result.exit_code == 1
-        assert 'spec.roles[1].image: was set otherwise by "kubectl-edit" (role "critic")' in result.stderr
+        assert 'spec.roles[1].image: was set otherwise by `kubectl edit` (role "critic")' in result.stderr
         assert "--force-conflicts" in result.stderr
         assert shell.rlhf("submit", "job.yaml", "--force-conflicts").exit_code == 0
         assert shell.fake.sent("PATCH")[-1][1]["force"] == "true"
+
+    def test_what_rlhf_scale_set_is_told_with_both_numbers_and_both_ways_out(self, shell: Shell) -> None:
+        job = cases.training()
+        job["spec"]["roles"].reverse()  # the cluster's order is not the manifest's
+        job["spec"]["roles"][1]["replicas"] = 3
+        shell.fake.add(job)
+        text = changed(cases.EXAMPLE.read_text(), ("type: Reward\n", "type: Reward\n    replicas: 2\n"))
+        Path("job.yaml").write_text(text)
+        shell.fake.faults.append(conflicts(('.spec.roles[name="reward"].replicas', '"rlhf" using rlhf.dev/v1alpha1')))
+        result = shell.rlhf("submit", "job.yaml", "-n", "ml")
+        line = text.splitlines().index("    replicas: 2") + 1
+        assert result.stderr.splitlines() == [
+            f'job.yaml:{line}: spec.roles[2].replicas: was set to 3 by `rlhf scale`, got 2 (role "reward")',
+            "To keep what the job has: leave these fields out of the manifest, or write the same there",
+            "To set what the manifest says: rlhf submit job.yaml --force-conflicts --namespace=ml",
+        ]
+
+    def test_what_kubectl_apply_set_is_told_as_such(self, shell: Shell) -> None:
+        shell.fake.add(cases.training())
+        shell.fake.faults.append(
+            conflicts(
+                (".spec.algorithm.totalSteps", '"kubectl-client-side-apply" using rlhf.dev/v1alpha1 at 2026-11-30'),
+                ('.spec.roles[name="critic"].nodePool.nodeSelector.pool', '"kubectl"'),
+                (".spec.algorithm.totalSteps", '"argocd-controller"'),
+            )
+        )
+        said = shell.rlhf("submit", "job.yaml").stderr
+        assert 'spec.algorithm.totalSteps: was set to 40 by `kubectl apply` and "argocd-controller", got 40' in said
+        assert 'nodeSelector.pool: was set to "critic" by `kubectl apply`, got "critic" (role "critic")' in said
+        assert said.splitlines()[-1].endswith(
+            "`kubectl apply` and `rlhf submit` in turn meets this again: stay with one"
+        )
+
+    def test_the_name_of_a_key_with_dots_is_kept_whole(self, shell: Shell) -> None:
+        text = changed(cases.EXAMPLE.read_text(), ("{pool: critic}", "{example.com/gpu-type: a100}"))
+        Path("job.yaml").write_text(text)
+        field = '.spec.roles[name="critic"].nodePool.nodeSelector.example.com/gpu-type'
+        shell.fake.faults.append(conflicts((field, '"kubectl-patch" using x')))
+        line = text[: text.index("example.com")].count("\n") + 1
+        want = f'job.yaml:{line}: spec.roles[1].nodePool.nodeSelector["example.com/gpu-type"]: was set otherwise by '
+        assert shell.rlhf("submit", "job.yaml").stderr.startswith(f"{want}`kubectl patch`, got")
+
+    def test_of_a_job_that_has_ended_that_is_told_before_whose_fields_they_are(self, shell: Shell) -> None:
+        job = shell.fake.add(cases.complete())
+        job["spec"]["roles"][2]["replicas"] = 3
+        text = changed(cases.EXAMPLE.read_text(), ("type: Reward\n", "type: Reward\n    replicas: 2\n"))
+        Path("job.yaml").write_text(text)
+        fault = conflicts(('.spec.roles[name="reward"].replicas', '"rlhf" using x'))
+        unforced, fault.when = fault.when, lambda m, p, q: m == "PATCH" and "force" not in q
+        shell.fake.faults.append(fault)
+        result = shell.rlhf("submit", "job.yaml")
+        assert (result.exit_code, result.stderr) == (
+            1,
+            "RLHFJob/ppo-spelling has ended (Complete), and a job that has ended does not start again. To run it "
+            "again, give the manifest another name, or delete the job with its results: rlhf delete ppo-spelling\n",
+        )
+        fault.when = unforced  # what may still be changed is refused too
+        result = shell.rlhf("submit", "job.yaml")
+        assert result.stderr.splitlines()[0].startswith("RLHFJob/ppo-spelling has ended (Complete), and ")
+        assert "was set to 3 by `rlhf scale`" in result.stderr.splitlines()[1]
+
+    def test_a_job_that_has_ended_is_told_also_when_nothing_differs(self, shell: Shell) -> None:
+        job = cases.complete()
+        job["spec"]["state"] = {"location": {"persistentVolumeClaim": {"claimName": "runs"}}}
+        shell.fake.add(job)
+        result = shell.rlhf("submit", "job.yaml")
+        assert (result.exit_code, result.stderr) == (0, "")
+        assert result.stdout.splitlines() == [
+            "RLHFJob/ppo-spelling unchanged",
+            "RLHFJob/ppo-spelling has ended (Complete), and a job that has ended does not start again. To run it from "
+            "the beginning, give the manifest another name; to go on after its last step, delete the job, which leaves "
+            "its state, and submit it anew: rlhf delete ppo-spelling",
+        ]
+
+    def test_a_job_that_has_ended_does_not_keep_the_next_document_from_being_submitted(self, shell: Shell) -> None:
+        shell.fake.add(cases.complete())
+        first = changed(cases.EXAMPLE.read_text(), ("totalSteps: 40", "totalSteps: 60"))
+        second = changed(cases.EXAMPLE.read_text(), ("name: ppo-spelling", "name: second"))
+        Path("job.yaml").write_text(first + "---\n" + second)
+        assert shell.rlhf("submit", "job.yaml").exit_code == 1
+        assert ("ml", "second") in shell.fake.jobs
 
     def test_a_field_that_the_cluster_does_not_know_tells_of_versions(self, shell: Shell) -> None:
         message = 'strict decoding error: unknown field "spec.roles[0].nodePool"'
