@@ -16,7 +16,7 @@ from rlhf_api import KIND
 from rlhf_api.document import Document, parse
 from rlhf_api.errors import Path, format_path
 from rlhf_api.validation import load_jobs
-from rlhf_cli import job_view
+from rlhf_cli import job_view, next_start
 from rlhf_cli.cluster.errors import ClusterError, ConflictError, RefusedError
 from rlhf_cli.conflicts import conflict_lines
 from rlhf_cli.differences import differences
@@ -152,6 +152,8 @@ def _change(cluster: Cluster, manifest: Manifest, before: Object, *, dry_run: bo
         click.echo(f"  {format_path(path)}: {old} -> {new}")
     if len(changed) > _MOST_DIFFERENCES:
         click.echo(f"  and {len(changed) - _MOST_DIFFERENCES} more")
+    if not dry_run and (said := next_start.advice(before, after, changed, namespace=manifest.namespace)):
+        click.echo(said)
 
 
 def _say(text: str, dry_run: bool) -> None:

@@ -85,7 +85,7 @@ class FakeApiServer:
                 return self._jobs(method, path, query, body)
             namespace, kind = path.split("/")[4:6]
             if path.endswith("/log"):
-                return 200, self._log(path.split("/")[6])
+                return 200, self._log(path.split("/")[6], tail=query.get("tailLines"))
             found = self.pods if kind == "pods" else self.events
             items = [item for item in found if item["metadata"]["namespace"] == namespace]
             if kind == "pods":
@@ -93,11 +93,12 @@ class FakeApiServer:
                 items = [item for item in items if item["metadata"]["labels"].get(key) == value]
             return 200, {"items": items}
 
-    def _log(self, pod: str) -> Any:
+    def _log(self, pod: str, *, tail: str | None) -> Any:
         if not any(found["metadata"]["name"] == pod for found in self.pods):
             return status(404, f'pods "{pod}" not found', name=pod, kind="pods")[1]
         kept = self.logs.get(pod, [[]])
-        return (self._line(line) for line in (kept.pop(0) if len(kept) > 1 else kept[0]))
+        lines = kept.pop(0) if len(kept) > 1 else kept[0]
+        return (self._line(line) for line in (lines[-int(tail) :] if tail else lines))
 
     @staticmethod
     def _line(line: str) -> bytes:

@@ -9,6 +9,17 @@ from cluster_api_server import FakeApiServer
 
 from rlhf_cli.main import main
 
+EXTRAS = (
+    "numpy", "torch", "ray", "transformers", "tokenizers", "safetensors", "fsspec", "reasoning_gym", "matplotlib",
+    "grpc", "google.protobuf", "prometheus_client", "cryptography", "kopf",
+)  # fmt: skip
+"""What only the extras `runtime` and `operator` install."""
+
+
+def without_what_trains() -> str:
+    """Python that makes every import of the extras fail, as where they are not installed."""
+    return f"import sys; sys.modules.update(dict.fromkeys({EXTRAS!r}))"
+
 
 @dataclass
 class Shell:

@@ -1,11 +1,14 @@
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from on_cluster import without_what_trains
 
 from rlhf_cli.main import COMMANDS, main
 
+EXAMPLE = Path(__file__).parents[2] / "examples" / "ppo-spelling.yaml"
 HEAVY = ("pydantic", "yaml", "numpy", "torch", "ray", "transformers", "rlhf_api.types", "rlhf_runtime")
 
 
@@ -21,6 +24,17 @@ def test_help_imports_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_manifest_is_checked_and_every_command_explained_without_what_trains() -> None:
+    calls = [["validate", str(EXAMPLE)], *([name, "--help"] for name in COMMANDS)]
+    script = (
+        f"{without_what_trains()}\nfrom rlhf_cli.main import main\n"
+        f"for call in {calls!r}: main(call, standalone_mode=False)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.startswith(f"{EXAMPLE}: RLHFJob/ppo-spelling is valid\nUsage: ")
+    assert done.stdout.count("Usage: ") == len(COMMANDS)
 
 
 def test_an_unknown_command_is_a_usage_error() -> None:

@@ -3,6 +3,8 @@
 import copy
 import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ import cluster_jobs as cases
 import pytest
 import yaml
 from cluster_api_server import FakeApiServer, Fault, pod, serve, status
-from on_cluster import Shell
+from on_cluster import Shell, without_what_trains
 
 from rlhf_api.crd import PLURAL
 from rlhf_cli import terminal
@@ -109,6 +111,25 @@ class TestSubmit:
         assert (result.exit_code, result.stdout.splitlines()[1]) == (0, "  spec.algorithm.totalSteps: 40 -> 80")
         ((_, _, body), _) = shell.fake.sent("PATCH")
         assert (list(body["metadata"]), "status" in body) == (["name", "namespace"], False)
+
+    def test_says_what_the_controller_takes_up_at_its_next_start_and_how_to_have_that_now(self, shell: Shell) -> None:
+        shell.fake.add(cases.training())
+        Path("job.yaml").write_text(
+            changed(cases.EXAMPLE.read_text(), ("totalSteps: 40", "totalSteps: 60"), ("pool: critic", "pool: a100"))
+        )
+        assert shell.rlhf("submit", "job.yaml", "-n", "ml").stdout.splitlines()[3:] == [
+            "Taken up when the controller starts next: spec.algorithm.totalSteps; to have that now: "
+            "rlhf suspend ppo-spelling --wait --namespace=ml && rlhf resume ppo-spelling --namespace=ml",
+            "Next: rlhf status ppo-spelling --watch --namespace=ml",
+        ]
+
+    @pytest.mark.parametrize("job", [cases.suspended(), cases.job()], ids=["suspended", "not begun"])
+    def test_nothing_is_said_of_the_next_start_where_no_controller_has_started(self, shell: Shell, job: Any) -> None:
+        shell.fake.add(job)
+        Path("job.yaml").write_text(changed(cases.EXAMPLE.read_text(), ("totalSteps: 40", "totalSteps: 60")))
+        result = shell.rlhf("submit", "job.yaml")
+        assert (result.exit_code, "totalSteps: 40 -> 60" in result.stdout) == (0, True)
+        assert "Taken up" not in result.stdout
 
     def test_a_dry_run_changes_nothing(self, shell: Shell) -> None:
         result = shell.rlhf("submit", "--dry-run", "job.yaml")
@@ -513,6 +534,22 @@ class TestDelete:
         shell.fake.pods = [pod("stuck", "role", role="critic")]
         result = shell.rlhf("delete", "ppo-spelling", "-y", "--wait", "--timeout", "0s")
         assert (result.exit_code, "1 pods are left" in result.stderr) == (1, True)
+
+
+def test_every_command_works_without_torch_ray_and_the_operators_packages(shell: Shell) -> None:
+    shell.fake.add(cases.training())
+    shell.fake.pods, shell.fake.logs = [pod("x", "controller")], {"x": [["2026-11-30T12:00:00Z step 1/40"]]}
+    name = "ppo-spelling"
+    calls = [["submit", "job.yaml"], ["status"], ["status", name], ["logs", name],
+             ["restart", name, "critic", "--no-wait"], ["scale", name, "reward", "2"], ["suspend", name],
+             ["resume", name], ["delete", name, "-y"]]  # fmt: skip
+    script = (
+        f"{without_what_trains()}\nfrom rlhf_cli.main import main\n"
+        f"print([main(call, standalone_mode=False) for call in {calls!r}])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.splitlines()[-1] == str([0] * len(calls))
+    assert shell.fake.jobs == {}
 
 
 class TestErrors:
