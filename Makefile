@@ -15,20 +15,17 @@ help: ## Show this list
 demo: $(VENV)/runtime.done ## Install and train the example PPO job: four roles on this machine
 	@$(BIN)/rlhf run --fresh examples/ppo-spelling.yaml
 
-# Two at a time, file by file, what trains first (tests/conftest.py). Then, alone, what kills processes and waits for
-# others: some of it promises seconds.
+# Two at a time, file by file, what trains first (tests/conftest.py); then, alone, what promises seconds.
 TWO := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
-QUICK := not ray and not job and not learning
-BESIDE := learning or $(QUICK)
 test: $(VENV)/test.done ## Install, and run the tests that need no cluster
-	@status=0; $(TWO) -m "$(BESIDE)" || status=$$?; \
-	$(BIN)/python -m pytest -m "not ($(BESIDE)) and not long" || status=$$?; exit $$status
+	@status=0; $(TWO) -m "not alone and not long" || status=$$?; \
+	$(BIN)/python -m pytest -m "alone and not long" || status=$$?; exit $$status
 
 long: $(VENV)/test.done ## Minutes with whole processes of operator and controller; `make e2e` shows the same in pods
 	@$(BIN)/python -m pytest -m long
 
 unit: $(VENV)/test.done ## The quick tests: no Ray, no whole jobs, no training
-	@$(TWO) -m "$(QUICK)"
+	@$(TWO) -m "not ray and not job and not learning"
 
 # PROVIDER=kind uses Docker and kind instead of what is built here.
 PROVIDER ?= local
