@@ -17,6 +17,8 @@ class ConditionReason(StrEnum):
     HEAD_LOST = "HeadLost"
     HEAD_NOT_READY = "HeadNotReady"
     NAMESPACE_TERMINATING = "NamespaceTerminating"
+    NAME_TAKEN = "NameTaken"
+    OBJECT_REFUSED = "ObjectRefused"
 
     # RolesReady
     ROLES_READY = "RolesReady"
@@ -30,6 +32,7 @@ class ConditionReason(StrEnum):
     PODS_FAILING = "PodsFailing"
     LOADING_MODELS = "LoadingModels"
     RECOVERING = "Recovering"
+    SCALING = "Scaling"
     BACKING_OFF = "BackingOff"
 
     # Running

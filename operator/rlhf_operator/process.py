@@ -31,6 +31,7 @@ from rlhf_operator.kube.events import Events
 from rlhf_operator.kube.execute import Executor
 from rlhf_operator.kube.gather import Gatherer
 from rlhf_operator.kube.leader import Leader
+from rlhf_operator.kube.refusals import Refusals
 from rlhf_operator.kube.store import Store
 from rlhf_operator.manifests.secret import credentials
 from rlhf_operator.planning.reconcile import plan
@@ -93,7 +94,14 @@ class Operator:
         self.metrics = Metrics()
         self.audit = Audit(client=self.client, store=self.store, namespaces=settings.namespaces, clock=_clock)
         events = Events(self.client, identity=process.identity, now=_now)
-        gatherer = Gatherer(client=self.client, store=self.store, control=self.control, now=_now, clock=_clock)
+        gatherer = Gatherer(
+            client=self.client,
+            store=self.store,
+            control=self.control,
+            now=_now,
+            clock=_clock,
+            refusals=Refusals(_clock),
+        )
         executor = Executor(
             client=self.client,
             store=self.store,

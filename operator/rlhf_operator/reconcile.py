@@ -61,10 +61,13 @@ class Reconciler:
             await self.executor.forget(key)
             return None
         plan = self.planner(snapshot, self.settings)
-        await self.executor.execute(plan, snapshot)
+        refused = await self.executor.execute(plan, snapshot)
         self.metrics.reconciled(self.clock() - started)
-        wake_in = self.settings.resync_seconds if plan.wake_in is None else plan.wake_in
-        return min(max(wake_in, 0.0), self.settings.resync_seconds)
+        if refused:
+            self.failed(key, IncompleteError(list(refused)))
+            return 0.0  # to say so on the job
+        due = (self.settings.resync_seconds, plan.wake_in, self.gatherer.refusals.due_in(key))
+        return max(min(seconds for seconds in due if seconds is not None), 0.0)
 
     def failed(self, key: JobKey, error: Exception) -> None:
         """Say in one line what went wrong with a job; a traceback only for what nobody foresaw."""

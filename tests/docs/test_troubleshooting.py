@@ -16,6 +16,7 @@ PAGE = (PROJECT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
 SPEAKERS = (
     *(PROJECT / "operator/rlhf_operator").glob("planning/*.py"),
     *(PROJECT / "operator/rlhf_operator").glob("*.py"),
+    PROJECT / "operator/rlhf_operator/kube/errors.py",
     PROJECT / "operator/rlhf_operator/manifests/state.py",
     *(PROJECT / "runtime/rlhf_runtime/service").glob("*.py"),
     *(PROJECT / "runtime/rlhf_runtime/control").glob("*.py"),
@@ -59,7 +60,7 @@ def test_every_word_of_the_summary_is_explained() -> None:
 
 def test_every_event_that_is_no_condition_is_explained() -> None:
     told = set(events._NEWS.values()) | {"Resumed"}
-    for module in ("planning/events.py", "planning/reconcile.py", "kube/execute.py"):
+    for module in ("planning/events.py", "planning/reconcile.py", "planning/rollout.py"):
         text = (PROJECT / "operator/rlhf_operator" / module).read_text(encoding="utf-8")
         told |= set(re.findall(r'reason="(\w+)"', text))
     assert set(words_of_a_table(section("Events"))) == told

@@ -18,6 +18,7 @@ from rlhf_operator.kube.events import Events
 from rlhf_operator.kube.execute import Executor
 from rlhf_operator.kube.gather import Gatherer
 from rlhf_operator.kube.kinds import RLHF_JOB, Kind, watched
+from rlhf_operator.kube.refusals import Refusals
 from rlhf_operator.kube.store import JobKey, Store
 from rlhf_operator.planning.plan import Plan
 from rlhf_operator.planning.snapshot import Snapshot
@@ -88,7 +89,9 @@ async def looking(settings: Settings = SETTINGS) -> AsyncIterator[Looking]:
         client = KubeClient(server.configuration())
         control = ControlClient(lambda job: NoCredentials(), clock=clock)
         events = Events(client, identity="operator-0", now=_now)
-        gatherer = Gatherer(client=client, store=store, control=control, now=_now, clock=clock)
+        gatherer = Gatherer(
+            client=client, store=store, control=control, now=_now, clock=clock, refusals=Refusals(clock)
+        )
         executor = Executor(
             client=client,
             store=store,

@@ -147,14 +147,66 @@ def test_a_refused_object_does_not_keep_the_others_and_the_status_from_being_wri
                 return refusal(422, "Invalid", "no") if "/secrets/" in request.path else None
 
             it.server.fault = refuse
-            with pytest.raises(IncompleteError, match="422: no") as caught:
-                await it.look()
-            assert caught.value.kinds == ("Invalid",)
+            assert await it.look() == 0.0
             assert it.server.get(CONFIG_MAP, "team", "ppo-config") is not None
             assert it.status["summary"] == "Starting"
-            told = [thing for (kind, _, _), thing in it.server.objects.items() if kind == EVENT]
-            assert [event["reason"] for event in told] == ["ApplyFailed"]
-            assert "The API server refuses Secret ppo-token" in told[0]["message"]
+            assert (
+                it.metrics.registry.get_sample_value("rlhf_operator_reconcile_errors_total", {"type": "Invalid"}) == 1.0
+            )
+
+    run(test())
+
+
+def test_the_next_plan_knows_what_was_refused_and_it_is_tried_again_in_growing_pauses() -> None:
+    async def test() -> None:
+        async with looking() as it:
+            it.see(RLHF_JOB, job())
+            it.plan = lambda _: Plan(applies=[TOKEN, CONFIG], wake_in=100.0)
+
+            async def refuse(request: Request) -> web.Response | None:
+                text = 'secrets "ppo-token" is forbidden: exceeded quota: few, requested: secrets=1'
+                return refusal(403, "Forbidden", text) if "/secrets/" in request.path else None
+
+            it.server.fault = refuse
+            await it.look()
+            assert await it.look() == 2.0
+            assert len(it.server.asked("PATCH .*/secrets/")) == 1
+            (found,) = it.snapshots[1].refusals
+            assert (found.kind, found.name, found.reason) == ("Secret", "ppo-token", "QuotaExceeded")
+            assert found.message.startswith('secrets "ppo-token" is forbidden: exceeded quota: few')
+            pauses = []
+            for _ in range(5):
+                it.clock.seconds += await it.look() or 0.0
+                pauses.append(await it.look())
+            assert pauses == [4.0, 8.0, 16.0, 30.0, 30.0]
+            assert len(it.server.asked("PATCH .*/secrets/")) == 6
+            it.server.fault = None
+            it.clock.seconds += 30.0
+            assert await it.look() == 100.0
+            await it.look()
+            assert it.snapshots[-1].refusals == ()
+
+    run(test())
+
+
+def test_a_changed_object_is_tried_at_once_and_an_unwanted_one_is_forgotten() -> None:
+    async def test() -> None:
+        async with looking() as it:
+            it.see(RLHF_JOB, job())
+
+            async def refuse(request: Request) -> web.Response | None:
+                return refusal(422, "Invalid", "no") if request.method == "PATCH" else None
+
+            it.server.fault = refuse
+            it.plan = lambda _: Plan(applies=[CONFIG])
+            await it.look()
+            it.plan = lambda _: Plan(applies=[{**CONFIG, "data": {"job.json": "changed"}}])
+            await it.look()
+            assert len(it.server.asked("PATCH")) == 2
+            it.plan = lambda _: Plan()
+            await it.look()
+            await it.look()
+            assert it.snapshots[-1].refusals == ()
 
     run(test())
 
@@ -283,11 +335,11 @@ def test_what_was_not_made_for_the_job_is_not_taken_over(kind: Any) -> None:
             it.see(RLHF_JOB, job())
             it.server.put(kind, theirs)
             it.plan = lambda _: Plan(applies=[mine])
-            with pytest.raises(IncompleteError, match="was not made for this job"):
-                await it.look()
+            await it.look()
+            await it.look()
             found = it.server.get(kind, "team", "ppo-config")
             assert found is not None and found["data"] == {"theirs": "yes"}
-            told = [thing for (found_kind, _, _), thing in it.server.objects.items() if found_kind == EVENT]
-            assert [event["reason"] for event in told] == ["NameTaken"]
+            (refused,) = it.snapshots[-1].refusals
+            assert refused.reason == "NameTaken" and "was not made for this job" in refused.message
 
     run(test())

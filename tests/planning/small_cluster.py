@@ -18,7 +18,7 @@ from rlhf_api.reasons import ConditionReason
 from rlhf_api.types import Progress, RLHFJob
 from rlhf_operator.planning.plan import Event, ExpectLoss, Plan, RestartRole, ScaleRole, Suspend
 from rlhf_operator.planning.reconcile import plan
-from rlhf_operator.planning.snapshot import Report, RoleReport, Snapshot
+from rlhf_operator.planning.snapshot import Refusal, Report, RoleReport, Snapshot
 
 HEAD = "headgroup"
 
@@ -39,6 +39,8 @@ class SmallCluster:
         self.idle_pods: dict[str, list[str]] = {}
         self.scheduler_says = "5 node(s) didn't match Pod's node affinity/selector"
         self.quota: set[str] = set()
+        self.refuses: dict[str, tuple[ConditionReason, str]] = {}
+        self.refusals: list[Refusal] = []
         self.crashing: set[str] = set()
         self.reachable = True
         self.grace_ticks = 1
@@ -72,6 +74,7 @@ class SmallCluster:
             warnings=copy.deepcopy(self.warnings),
             report=self.report(),
             idle_pods=dict(self.idle_pods),
+            refusals=list(self.refusals),
         )
 
     def plan(self) -> Plan:
@@ -84,7 +87,12 @@ class SmallCluster:
             self._call(call)
         for delete in planned.deletes:
             self._delete(delete)
+        self.refusals = []
         for manifest in planned.applies:
+            if (said := self.refuses.get(manifest["kind"])) is not None:
+                name = manifest["metadata"]["name"]
+                self.refusals.append(Refusal(kind=manifest["kind"], name=name, reason=said[0], message=said[1]))
+                continue
             self._apply(manifest)
         if planned.status is not None and planned.status != self.job.status:
             self.changes += 1
@@ -182,9 +190,10 @@ class SmallCluster:
         if manifest["kind"] == "RayCluster":
             self.ray_cluster = self._merged(self.ray_cluster, manifest)
         elif manifest["kind"] == "Job":
-            assert self.controller_job is None, "the controller's Job is made once and never edited"
-            self.controller_job = self._merged(None, manifest)
-            self.made_jobs += 1
+            if self.controller_job is not None:
+                assert manifest["spec"] == self.controller_job["spec"], "the controller's Job is never edited"
+            self.made_jobs += self.controller_job is None
+            self.controller_job = self._merged(self.controller_job, manifest)
         else:
             key = (manifest["kind"], manifest["metadata"]["name"])
             self.children[key] = self._merged(self.children.get(key), manifest)

@@ -1,10 +1,14 @@
 """A job from its creation to its end, on a small cluster in memory."""
 
+from datetime import timedelta
+
 import pytest
 from planning_builders import a_job
 from small_cluster import HEAD, SmallCluster
 
 from rlhf_api.ending import EndingOutcome
+from rlhf_api.formats import format_time
+from rlhf_api.names import COMPONENT_LABEL
 from rlhf_api.reasons import ConditionReason
 from rlhf_operator.planning.plan import Suspend
 
@@ -141,6 +145,25 @@ def test_suspension_saves_first_then_frees_everything_and_resumes_from_there():
     assert [reason for reason in cluster.reasons() if reason in ("Suspended", "Resumed")] == ["Suspended", "Resumed"]
 
 
+def test_a_job_is_not_suspended_before_its_last_pod_is_gone():
+    cluster = training()
+    cluster.edit(suspend=True).run_until(lambda cluster: cluster.summary == "Suspended")
+    left = {
+        "kind": "Pod",
+        "metadata": {
+            "name": "left",
+            "uid": "left",
+            "labels": {COMPONENT_LABEL: "head"},
+            "ownerReferences": [{"uid": "-"}],
+        },
+    }
+    left["metadata"]["deletionTimestamp"] = format_time(cluster.now)
+    cluster.pods.append({**left, "spec": {}, "status": {"phase": "Failed"}})
+    cluster.reconcile()
+    assert cluster.condition("Suspended") == ("False", "Suspending")
+    assert cluster.message("Suspended").endswith("Pods left: 1.")
+
+
 def test_a_controller_that_cannot_be_asked_is_told_by_sigterm():
     cluster = training()
     cluster.reachable = False
@@ -168,6 +191,62 @@ def test_a_job_that_is_resumed_has_lost_no_controller():
     seen = set()
     cluster.run_until(lambda cluster: seen.add(cluster.condition("Running")) or cluster.summary == "Training")
     assert "ControllerLost" not in {reason for _, reason in seen} | set(cluster.reasons())
+
+
+def test_what_a_deleted_job_of_the_same_name_left_is_not_taken_for_ours():
+    cluster = training()
+    former, claim = cluster.uids(), ("PersistentVolumeClaim", "ppo-spelling-state")
+    for item in (cluster.ray_cluster, cluster.controller_job, cluster.children[claim]):
+        item["metadata"]["ownerReferences"] = []
+    metadata = cluster.job.metadata.model_copy(
+        update={"uid": "another", "creation_timestamp": format_time(cluster.now + timedelta(seconds=1))}
+    )
+    cluster.job = cluster.job.model_copy(update={"metadata": metadata, "status": None})
+    cluster.tick(2)
+    cluster.run_until(lambda cluster: cluster.summary == "Training")
+    after = cluster.uids()
+    assert not {uid for uids in after.values() for uid in uids} & {uid for uids in former.values() for uid in uids}
+    owners = [item["metadata"]["ownerReferences"] for item in (cluster.ray_cluster, cluster.controller_job)]
+    assert all(owner[0]["uid"] == "another" for owner in owners)
+    assert cluster.children[claim]["metadata"]["ownerReferences"] == []
+
+
+def test_an_owner_that_somebody_took_away_is_restored_and_nothing_else_changes():
+    cluster = training()
+    before, jobs = cluster.uids(), cluster.made_jobs
+    made_once = [cluster.controller_job, cluster.children["PersistentVolumeClaim", "ppo-spelling-state"]]
+    cluster.settings = SmallCluster(state_size="77Gi", worker_image="worker:2").settings
+    specs = [dict(item["spec"]) for item in made_once]
+    for item in made_once:
+        item["metadata"]["ownerReferences"] = []
+    cluster.reconcile()
+    after = [cluster.controller_job, cluster.children["PersistentVolumeClaim", "ppo-spelling-state"]]
+    assert [item["metadata"]["ownerReferences"][0]["uid"] for item in after] == ["job-uid", "job-uid"]
+    assert [item["spec"] for item in after] == specs
+    assert (cluster.uids(), cluster.made_jobs) == (before, jobs)
+
+
+def test_a_job_made_while_the_claim_of_the_last_one_goes_waits_for_that_and_says_so():
+    cluster = SmallCluster().run(1)
+    claim = cluster.children["PersistentVolumeClaim", "ppo-spelling-state"]
+    cluster = SmallCluster()
+    claim["metadata"]["deletionTimestamp"] = format_time(cluster.now)
+    cluster.children["PersistentVolumeClaim", "ppo-spelling-state"] = claim
+    cluster.run(3)
+    assert cluster.ray_cluster is None and cluster.summary == "Creating"
+    assert 'Claim "ppo-spelling-state" is being deleted' in cluster.message("ClusterReady")
+    del cluster.children["PersistentVolumeClaim", "ppo-spelling-state"]
+    cluster.run_until(lambda cluster: cluster.summary == "Training")
+
+
+def test_a_next_try_that_no_operator_would_set_holds_nothing():
+    cluster = SmallCluster(a_job(startDeadlineSeconds=30))
+    cluster.no_node = {"critic"}
+    cluster.run_until(lambda cluster: cluster.summary == "Waiting")
+    cluster.no_node = set()
+    far = [row.model_copy(update={"next_restart_time": "2999-01-01T00:00:00Z"}) for row in cluster.job.status.roles]
+    cluster.job = cluster.job.model_copy(update={"status": cluster.job.status.model_copy(update={"roles": tuple(far)})})
+    cluster.run_until(lambda cluster: cluster.summary == "Training", limit=30)
 
 
 def test_a_controller_that_never_leaves_is_ended_after_the_grace_period():

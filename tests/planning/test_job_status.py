@@ -116,6 +116,17 @@ def test_counts_never_go_back_when_a_new_controller_begins_from_zero():
     assert told(cluster, roles=[RoleReport(name="critic", desired=1, ready=1)]).status.restarts == 4
 
 
+def test_the_step_never_goes_back_while_a_new_controller_reads_where_the_last_one_was():
+    cluster = training()
+    cluster.run(30)
+    before = cluster.job.status.progress
+    assert before.step > 0
+    cluster.now += timedelta(seconds=60)
+    planned = told(cluster, step=0, phase="WAITING_FOR_PLACES")
+    assert planned.status.progress == before
+    assert told(cluster, step=before.step - 1, phase="TRAINING").status.progress.step == before.step - 1
+
+
 def test_a_condition_keeps_its_time_while_its_status_stays():
     cluster = training()
     times = {found.type: found.last_transition_time for found in cluster.job.status.conditions}

@@ -49,6 +49,31 @@ def test_more_replicas_are_made_and_the_controller_is_told():
     assert cluster.row("reward").ready == 3
 
 
+def test_a_role_that_grows_has_lost_nothing_and_one_that_then_loses_a_pod_has():
+    cluster = training()
+    cluster.edit(roles={"reward": {"replicas": 2}})
+    words = set()
+    for _ in range(6):
+        cluster.run(1)
+        words.add(cluster.summary)
+    assert words == {"Scaling", "Training"}
+    assert "Recovering" not in cluster.reasons() and "Scaling" not in cluster.reasons()
+    cluster.no_node = {"reward"}
+    cluster.edit(roles={"reward": {"replicas": 3}}).run(2)
+    assert cluster.condition("RolesReady") == ("False", "Unschedulable")
+
+
+def test_a_restart_of_a_role_that_there_is_not_is_told_once():
+    cluster = training()
+    cluster.edit(annotations={"rlhf.dev/restart": "critik=1"}).run(3)
+    told = {event.key: event.message for event in cluster.events if event.reason == "UnknownRole"}
+    assert list(told.values()) == [
+        'Annotation `rlhf.dev/restart` asks for a restart of role "critik"; the job has "actor", "critic", "reward",'
+        ' "reference".'
+    ]
+    assert not any(isinstance(call, RestartRole) for call in cluster.calls)
+
+
 def test_fewer_replicas_the_controller_is_told_first_and_those_pods_go_that_it_names():
     cluster = training(roles={"reward": {"replicas": 3}})
     stays = cluster.living("reward")[-1]["metadata"]["uid"]

@@ -1,9 +1,12 @@
 """Whatever keeps a job's pods away is said within one look, with the part it is about and what to do."""
 
+from datetime import timedelta
+
 import pytest
 from planning_builders import a_job, settings
 from small_cluster import HEAD, SmallCluster
 
+from rlhf_api.reasons import ConditionReason
 from rlhf_api.types import StateLocation
 from rlhf_operator.planning.reconcile import plan
 from rlhf_operator.planning.snapshot import Snapshot
@@ -206,6 +209,54 @@ def test_without_kuberay_the_job_says_how_to_install_it_and_goes_on_then():
     cluster.run_until(lambda cluster: cluster.summary == "Training")
 
 
+QUOTA = '"x" is forbidden: exceeded quota: few, requested: count=1, used: count=5, limited: count=5'
+REFUSED = {
+    "a ConfigMap over a quota": ("ConfigMap", ConditionReason.QUOTA_EXCEEDED, QUOTA, 'ResourceQuota "few"'),
+    "a Secret whose name is taken": ("Secret", ConditionReason.NAME_TAKEN, 'Secret "x" is there already', "already."),
+    "a RayCluster with a bad field": ("RayCluster", ConditionReason.OBJECT_REFUSED, "spec.x: " + "y" * 9000, "spec.x"),
+    "the controller's Job": ("Job", ConditionReason.OBJECT_REFUSED, "denied by policy", "tried again"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_the_api_server_refuses_is_said_in_the_condition_that_it_keeps_from_being_true(case: str):
+    kind, reason, said, words = REFUSED[case]
+    cluster = SmallCluster()
+    cluster.refuses = {kind: (reason, said)}
+    if kind != "Job":
+        cluster.no_node = {HEAD, *(role.name for role in cluster.job.spec.roles)}
+    cluster.run(8)
+    condition = "Running" if kind == "Job" else "ClusterReady"
+    assert cluster.condition(condition) == ("False", reason)
+    assert words in cluster.message(condition) and len(cluster.message(condition)) < 1500
+    assert cluster.summary == reason[:16]
+    assert cluster.reasons().count(reason) >= 1
+    cluster.refuses, cluster.no_node = {}, set()
+    cluster.run_until(lambda cluster: cluster.summary == "Training")
+
+
+def test_what_is_refused_of_a_job_that_trains_is_an_event():
+    cluster = SmallCluster().run_until(lambda cluster: cluster.summary == "Training")
+    cluster.refuses = {"NetworkPolicy": (ConditionReason.OBJECT_REFUSED, "denied by policy")}
+    cluster.run(3)
+    assert cluster.summary == "Training"
+    assert {event.message for event in cluster.events if event.reason == "ObjectRefused"} == {
+        'The API server refuses NetworkPolicy "ppo-spelling": denied by policy. It is tried again every half minute,'
+        " and at once after a change of the manifest."
+    }
+
+
+def test_what_kuberay_may_not_make_before_the_head_is_said():
+    cluster = SmallCluster()
+    cluster.quota = {HEAD}
+    cluster.run(1)
+    cluster.pods.clear()
+    cluster.warn(cluster.ray_cluster, "FailedToCreateService", f"Failed to create service team/x, {QUOTA}")
+    cluster.reconcile()
+    assert cluster.condition("ClusterReady") == ("False", "QuotaExceeded")
+    assert 'ResourceQuota "few"' in cluster.message("ClusterReady")
+
+
 def test_a_ray_cluster_that_kuberay_refuses_is_said():
     cluster = SmallCluster().run(1)
     cluster.warn(cluster.ray_cluster, "InvalidRayClusterSpec", "The RayCluster spec is invalid team/x: bad options")
@@ -228,6 +279,35 @@ def test_pods_that_die_before_they_join_end_the_job_with_their_last_words():
     assert cluster.row("critic").restarts == 4 and cluster.row("actor").restarts == 0
     assert cluster.row("critic").last_failure.exit_code == 1
     assert cluster.reasons().count("PodEnded") == 4
+
+
+def test_a_pod_that_is_replaced_by_the_users_correction_is_no_death():
+    cluster = SmallCluster().run(3)
+    (pod,) = cluster.living("critic")
+    cluster.remove(pod)
+    pod["metadata"]["deletionGracePeriodSeconds"] = 0
+    cluster.now += timedelta(seconds=1)
+    cluster.kill(pod, code=143, reason="Error")
+    cluster.reconcile()
+    assert cluster.row("critic").restarts == 0 and "PodEnded" not in cluster.reasons()
+
+
+def test_a_pod_whose_claim_is_being_deleted_waits():
+    cluster = SmallCluster()
+    cluster.no_node = {"critic"}
+    cluster.scheduler_says = 'persistentvolumeclaim "shared" is being deleted'
+    cluster.run(5)
+    assert cluster.condition("RolesReady") == ("False", "WaitingForPods")
+    assert '"shared" is being deleted' in cluster.message("RolesReady")
+
+
+def test_while_the_head_starts_nothing_loads():
+    cluster = SmallCluster().run(1)
+    words = []
+    while cluster.condition("ClusterReady")[0] != "True":
+        words.append(cluster.summary)
+        cluster.run(1)
+    assert set(words) <= {"Creating", "Pending"}, words
 
 
 @pytest.mark.parametrize(

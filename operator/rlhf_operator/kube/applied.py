@@ -17,6 +17,8 @@ from typing import Any
 from rlhf_operator.kube.kinds import Kind
 from rlhf_operator.kube.store import JobKey
 
+_ANXIOUS_SECONDS = 20.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Applied:
@@ -31,15 +33,25 @@ class Applied:
     Args:
         clock: Of this process, seconds.
         blind_seconds: After this time an object that cannot be read is applied again.
+        anxious_seconds: The same for a job that does not work as it should, perhaps for want of that object.
     """
 
-    def __init__(self, clock: Callable[[], float], *, blind_seconds: float) -> None:
+    def __init__(
+        self, clock: Callable[[], float], *, blind_seconds: float, anxious_seconds: float = _ANXIOUS_SECONDS
+    ) -> None:
         self._clock = clock
-        self._blind_seconds = blind_seconds
+        self._blind_seconds = {True: blind_seconds, False: min(anxious_seconds, blind_seconds)}
         self._applied: dict[JobKey, dict[tuple[Kind, str], _Applied]] = {}
 
     def is_needless(
-        self, key: JobKey, kind: Kind, manifest: Mapping[str, Any], living: Mapping[str, Any] | None, *, blind: bool
+        self,
+        key: JobKey,
+        kind: Kind,
+        manifest: Mapping[str, Any],
+        living: Mapping[str, Any] | None,
+        *,
+        blind: bool,
+        whole: bool = True,
     ) -> bool:
         """Whether applying would change nothing.
 
@@ -49,21 +61,22 @@ class Applied:
             manifest: What would be applied.
             living: The object as it is; None if there is none, or it cannot be read.
             blind: Whether it cannot be read.
+            whole: Whether the job works as it should.
         """
         last = self._applied.get(key, {}).get((kind, manifest["metadata"]["name"]))
         if blind:
-            recent = last is not None and self._clock() - last.at < self._blind_seconds
-            return recent and last is not None and last.said == _digest(manifest)
+            recent = last is not None and self._clock() - last.at < self._blind_seconds[whole]
+            return recent and last is not None and last.said == digest(manifest)
         if living is None:
             return False
         if last is None:
             return bool(_at_the_places_of(manifest, living) == manifest)
-        return last.said == _digest(manifest) and last.became == _digest(_at_the_places_of(manifest, living))
+        return last.said == digest(manifest) and last.became == digest(_at_the_places_of(manifest, living))
 
     def remember(self, key: JobKey, kind: Kind, manifest: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
         """An object was applied, and the API server answered."""
-        became = _digest(_at_the_places_of(manifest, answer))
-        entry = _Applied(said=_digest(manifest), became=became, at=self._clock())
+        became = digest(_at_the_places_of(manifest, answer))
+        entry = _Applied(said=digest(manifest), became=became, at=self._clock())
         self._applied.setdefault(key, {})[kind, manifest["metadata"]["name"]] = entry
 
     def forget(self, key: JobKey) -> None:
@@ -80,5 +93,6 @@ def _at_the_places_of(manifest: Any, living: Any) -> Any:
     return living
 
 
-def _digest(value: Any) -> str:
+def digest(value: Any) -> str:
+    """Of anything that JSON can hold; the same for the same content."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()

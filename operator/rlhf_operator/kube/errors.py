@@ -13,10 +13,14 @@ class ApiError(Exception):
         status: The HTTP status; 0 when there was no answer.
         reason: Kubernetes' word for it, such as `Forbidden`.
         causes: More such words, such as `NamespaceTerminating`.
+        said: The message without what was asked for.
     """
 
-    def __init__(self, message: str, *, status: int = 0, reason: str = "", causes: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, message: str, *, status: int = 0, reason: str = "", causes: tuple[str, ...] = (), said: str = ""
+    ) -> None:
         super().__init__(message)
+        self.said = said or message
         self.status = status
         self.reason = reason
         self.causes = causes
@@ -31,8 +35,9 @@ class ApiError(Exception):
         said: dict[str, Any] = parsed if isinstance(parsed, dict) else {}
         message = str(said.get("message") or content[:200].decode(errors="replace") or "no reason given")
         causes = tuple(str(cause.get("reason", "")) for cause in (said.get("details") or {}).get("causes") or ())
-        text = f"{method} {path}: {status}: {message}{_hint(status, message)}"
-        return cls(text, status=status, reason=str(said.get("reason") or ""), causes=causes)
+        text = f"{message}{_hint(status, message)}"
+        reason = str(said.get("reason") or "")
+        return cls(f"{method} {path}: {status}: {text}", status=status, reason=reason, causes=causes, said=text)
 
     @property
     def kind(self) -> str:
@@ -51,7 +56,7 @@ class NameTakenError(ApiError):
     def __init__(self, kind: str, name: str) -> None:
         text = (
             f'{kind} "{name}" is there already, and was not made for this job: it is left alone. Delete or rename it,'
-            " or give the job another name"
+            " or give the job another name."
         )
         super().__init__(text, reason="NameTaken")
 

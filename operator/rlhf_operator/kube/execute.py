@@ -1,7 +1,8 @@
 """Carries out plans: calls, deletes, applies, status, events, in this order.
 
 A step that fails does not keep the others from being done: a quota that forbids one object must not hide the status
-that says so. What failed is raised in the end, and the job is looked at again after a while.
+that says so. What failed is raised in the end, and the job is looked at again after a while. What was refused for good
+is remembered instead, for the next plan to say and to be tried again later.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from rlhf_operator.kube.errors import ApiError, NameTakenError
 from rlhf_operator.kube.events import Events
 from rlhf_operator.kube.gather import Gatherer, running_controller
 from rlhf_operator.kube.store import JobKey, Store, job_of
-from rlhf_operator.planning.plan import Delete, Event, Manifest, Plan, RestartRole
+from rlhf_operator.planning.plan import Delete, Manifest, Plan, RestartRole
 from rlhf_operator.planning.pods import owned_by
 from rlhf_operator.planning.snapshot import Snapshot
 from rlhf_operator.telemetry.logging import log
@@ -47,7 +48,7 @@ class Executor:
         control: The controllers of jobs.
         events: Tells of events.
         applied: What was applied before.
-        gatherer: Told of namespaces that are terminating.
+        gatherer: Told of refusals, and of namespaces that are terminating.
         watched: The kinds that the store has.
         missing: Optional kinds that the cluster was seen to lack.
     """
@@ -61,8 +62,11 @@ class Executor:
     watched: tuple[kinds.Kind, ...]
     missing: set[kinds.Kind] = field(default_factory=set)
 
-    async def execute(self, plan: Plan, snapshot: Snapshot) -> None:
+    async def execute(self, plan: Plan, snapshot: Snapshot) -> list[ApiError]:
         """Carry out a plan.
+
+        Returns:
+            What the API server refuses since this look.
 
         Raises:
             IncompleteError: Something could not be done.
@@ -84,30 +88,36 @@ class Executor:
                 await self._delete(key, delete)
             except ApiError as error:
                 failed.append(error)
-        refusals: list[Event] = []
+        refusals, refused = self.gatherer.refusals, list[ApiError]()
+        refusals.keep(key, plan.applies)
         for manifest in plan.applies:
             if unheard and manifest["kind"] == kinds.RAY_CLUSTER.kind:
                 continue  # it says which restarts are done with
+            if refusals.stands(key, manifest):
+                continue
             try:
-                await self._apply(key, manifest)
+                await self._apply(key, manifest, whole=plan.whole)
+                refusals.drop(key, manifest)
             except ApiError as error:
-                failed.append(error)
                 if "NamespaceTerminating" in error.causes:
                     self.gatherer.terminating[key.namespace] = self.gatherer.clock()
                 elif error.refused:
-                    refusals.append(_refusal(manifest, error))
+                    refused += [error] if refusals.add(key, manifest, error) else []
+                    continue
+                failed.append(error)
         if living is not None:
             try:
                 if plan.status is not None:
                     await self.write_status(key, plan.status.model_dump(mode="json", by_alias=True, exclude_none=True))
-                for event in (*plan.events, *refusals):
+                for event in plan.events:
                     await self.events.tell(living, event)
                 if plan.delete_job:
                     await self._delete_job(key, living)
             except ApiError as error:
                 failed.append(error)
         if failed:
-            raise IncompleteError(failed)
+            raise IncompleteError([*failed, *refused])
+        return refused
 
     async def write_status(self, key: JobKey, status: Mapping[str, Any]) -> None:
         """Write a job's status, unless it is so already."""
@@ -135,13 +145,13 @@ class Executor:
         self.gatherer.forget(key)
         self.events.forget(key)
 
-    async def _apply(self, key: JobKey, manifest: Manifest) -> None:
+    async def _apply(self, key: JobKey, manifest: Manifest, *, whole: bool) -> None:
         kind = kinds.of(manifest["apiVersion"], manifest["kind"])
         name = manifest["metadata"]["name"]
         placed = {**manifest, "metadata": {**manifest["metadata"], "namespace": key.namespace}}
         blind = kind not in self.watched
         living = None if blind else self.store.get(kind, key.namespace, name)
-        if self.applied.is_needless(key, kind, placed, living, blind=blind):
+        if self.applied.is_needless(key, kind, placed, living, blind=blind, whole=whole):
             return
         if living is None and not blind:
             await self._check_name(key, placed, kind)
@@ -190,18 +200,6 @@ class Executor:
     async def _delete_job(self, key: JobKey, living: Mapping[str, Any]) -> None:
         await self.client.delete(kinds.RLHF_JOB, *key, uid=living["metadata"]["uid"])
         log("deleted the job, whose time after its end is over", job=key)
-
-
-def _refusal(manifest: Manifest, error: ApiError) -> Event:
-    what = f"{manifest['kind']} {manifest['metadata']['name']}"
-    if isinstance(error, NameTakenError):
-        return Event(type="Warning", reason="NameTaken", message=f"{error}.", key=f"name-taken/{what}")
-    return Event(
-        type="Warning",
-        reason="ApplyFailed",
-        message=f"The API server refuses {what}: {error}",
-        key=f"apply-failed/{what}/{error}",
-    )
 
 
 def _clean(value: Any) -> Any:

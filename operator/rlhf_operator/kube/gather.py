@@ -29,6 +29,7 @@ from rlhf_operator.kube.cached import Cached
 from rlhf_operator.kube.client import KubeClient
 from rlhf_operator.kube.errors import ApiError
 from rlhf_operator.kube.kinds import CHILDREN, CLAIM, EVENT, JOB, POD, RAY_CLUSTER, RLHF_JOB
+from rlhf_operator.kube.refusals import Refusals
 from rlhf_operator.kube.store import JobKey, Store
 from rlhf_operator.planning.snapshot import Object, Snapshot
 from rlhf_operator.telemetry.logging import log
@@ -60,6 +61,7 @@ class Gatherer:
         control: The controllers of jobs.
         now: The time, UTC.
         clock: Of this process, seconds.
+        refusals: What the API server refused.
         terminating: When a namespace was last said to be terminating, by `clock`.
     """
 
@@ -68,6 +70,7 @@ class Gatherer:
     control: ControlClient
     now: Callable[[], datetime]
     clock: Callable[[], float]
+    refusals: Refusals
     terminating: dict[str, float] = field(default_factory=dict)
     _kuberay: Cached[str, bool] = field(init=False)
     _claims: Cached[tuple[str, str], Object | None] = field(init=False)
@@ -112,11 +115,13 @@ class Gatherer:
             warnings=warnings,
             report=report,
             idle_pods=self.control.idle_pods(job),
+            refusals=self.refusals.of(key),
             namespace_terminating=self._is_terminating(key.namespace),
         )
 
     def forget(self, key: JobKey) -> None:
         """Drop what was kept of a job that is gone."""
+        self.refusals.forget(key)
         self._claims.forget(lambda at: at[0] == key.namespace)
         self._warnings.forget(lambda at: at[:2] == key)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypeGuard
@@ -16,10 +16,11 @@ from rlhf_api.reasons import ConditionReason
 from rlhf_api.types import Condition, RoleStatus
 from rlhf_operator.planning import pods
 from rlhf_operator.planning.course import Course, Stage
+from rlhf_operator.planning.refusals import refused_objects
 from rlhf_operator.planning.roles import controller_part, head_part, worst
 from rlhf_operator.planning.seen import Seen, ending_of
 from rlhf_operator.planning.snapshot import Object
-from rlhf_operator.planning.trouble import Trouble, refused_pods, text_of, time_of, trouble_of
+from rlhf_operator.planning.trouble import Trouble, refused_pods, sentence, text_of, time_of, trouble_of
 
 _INVALID = ("InvalidRayClusterSpec", "InvalidRayClusterMetadata", "InvalidRayClusterStatus")
 _LONGEST = 8192
@@ -104,7 +105,7 @@ def _cluster_ready(seen: Seen, course: Course) -> Claim:
     before = seen.condition(kind)
     if before is not None and (before.status == ConditionStatus.TRUE or before.reason in _AFTER_A_HEAD):
         return _head_not_ready(seen.head) if _is_of_before(seen.head, before) else _head_lost()
-    if (trouble := _head_trouble(seen)) is not None:
+    if (trouble := refused_objects(seen) or _head_trouble(seen)) is not None:
         return _no(kind, trouble.reason, trouble.message)
     return _no(kind, ConditionReason.CLUSTER_CREATING, _before_the_head(seen))
 
@@ -116,6 +117,8 @@ def _before_the_head(seen: Seen) -> str:
     if seen.snapshot.ray_cluster is not None:
         return "The RayCluster of before is still being deleted; another is made when it is gone."
     left = [pod for pod in seen.snapshot.pods if pods.component(pod) != CONTROLLER_COMPONENT]
+    if not left and seen.claim is not None and pods.going(seen.claim):
+        return f'Claim "{pods.name_of(seen.claim)}" is being deleted; another is made when it is gone.'
     if not left:
         return "The RayCluster is being made."
     listed = ", ".join(f'"{pods.name_of(pod)}" on node "{pods.node_of(pod)}"' for pod in left[:_MOST_PODS])
@@ -184,16 +187,33 @@ def _roles_ready(seen: Seen, course: Course, rows: tuple[RoleStatus, ...], troub
     short = [row for row in rows if row.ready < row.desired]
     if not short and (seen.report is not None or seen.holds(kind)):
         return _yes(kind, ConditionReason.ROLES_READY, f"All {len(rows)} roles are ready.")
-    said = " ".join(trouble.message for trouble in troubles.values())
     listed = ", ".join(f'"{row.name}" {row.ready}/{row.desired}' for row in short)
+    refusal = refused_objects(seen)
+    found = [*([refusal] if refusal else []), *troubles.values()]
+    said = " ".join(trouble.message for trouble in found)
     if said:
-        return _no(kind, worst(troubles), f"{said} Ready pods: {listed}." if listed else said)
+        return _no(kind, worst(found), f"{said} Ready pods: {listed}." if listed else said)
+    if _grows(seen, short):
+        return _no(kind, ConditionReason.SCALING, f"More pods are starting while it trains. Ready pods: {listed}.")
     if not seen.everything_placed:
         return _no(kind, ConditionReason.WAITING_FOR_PODS, f"Pods are being made and placed. Ready pods: {listed}.")
     if seen.before.start_time is not None and seen.trains:
         return _no(kind, ConditionReason.RECOVERING, f"Roles are being restored. Ready pods: {listed}.")
     told = (seen.report.message if seen.report else "") or "Pods are in place; processes start and models load."
-    return _no(kind, ConditionReason.LOADING_MODELS, f"{told} Ready pods: {listed}." if listed else told)
+    return _no(kind, ConditionReason.LOADING_MODELS, f"{sentence(told)} Ready pods: {listed}." if listed else told)
+
+
+def _grows(seen: Seen, short: Sequence[RoleStatus]) -> bool:
+    """Whether roles lack pods only because they are to have more than before."""
+    condition = seen.condition(ConditionType.ROLES_READY)
+    growing = condition is not None and condition.reason == ConditionReason.SCALING
+    before = {row.name: row for row in seen.before.roles}
+    return seen.trains and all(
+        (was := before.get(row.name)) is not None
+        and row.ready >= was.ready
+        and (row.desired > was.desired or (growing and was.ready < was.desired))
+        for row in short
+    )
 
 
 def _held(seen: Seen, course: Course, troubles: Mapping[str, Trouble]) -> Claim:
@@ -258,6 +278,8 @@ def _running(seen: Seen, course: Course) -> Claim:
 
 
 def _controller_trouble(seen: Seen) -> Trouble | None:
+    if (refusal := refused_objects(seen)) is not None:
+        return refusal
     part = controller_part(seen)
     if seen.controller is not None:
         return trouble_of(seen.controller, part, seen.snapshot.warnings)
@@ -273,8 +295,8 @@ def _suspended(seen: Seen, course: Course) -> Claim:
     if course.stage is Stage.SUSPENDED:
         return _yes(kind, ConditionReason.SUSPENDED, "No pod is left. Set `spec.suspend` to false to go on.")
     if course.stage is Stage.SUSPENDING:
-        left = len(seen.occupied)
-        return _no(kind, ConditionReason.SUSPENDING, f"Saving a snapshot and freeing pods; {left} are left.")
+        left = len(seen.lingering)
+        return _no(kind, ConditionReason.SUSPENDING, f"Saving a snapshot and freeing pods. Pods left: {left}.")
     before = seen.condition(kind)
     resumed = (ConditionReason.SUSPENDED, ConditionReason.RESUMED)
     if before is not None and before.reason in resumed:

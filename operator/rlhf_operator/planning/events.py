@@ -10,6 +10,7 @@ from rlhf_api.reasons import ConditionReason
 from rlhf_api.types import Condition, RLHFJobStatus
 from rlhf_operator.planning import pods
 from rlhf_operator.planning.plan import Event
+from rlhf_operator.planning.refusals import told_nowhere_else
 from rlhf_operator.planning.restarts import never_joined
 from rlhf_operator.planning.roles import incidents
 from rlhf_operator.planning.seen import Seen
@@ -29,6 +30,7 @@ _ORDINARY = {
     ConditionReason.WAITING_FOR_PODS,
     ConditionReason.LOADING_MODELS,
     ConditionReason.RECOVERING,  # the role's death has an event of its own
+    ConditionReason.SCALING,
     ConditionReason.NOT_STARTED,
     ConditionReason.FINISHED,
     ConditionReason.SUSPENDING,
@@ -36,6 +38,7 @@ _ORDINARY = {
     ConditionReason.NOT_SUSPENDED,
     ConditionReason.ALL_ROLES_WHOLE,
 }
+_WHOLE = (ConditionType.ROLES_READY, ConditionType.RUNNING)
 
 
 def events(seen: Seen, after: RLHFJobStatus) -> Iterator[Event]:
@@ -44,6 +47,10 @@ def events(seen: Seen, after: RLHFJobStatus) -> Iterator[Event]:
         before = seen.condition(ConditionType(condition.type))
         if before is None or (before.status, before.reason) != (condition.status, condition.reason):
             yield from _of_change(condition)
+    if all(condition.status == ConditionStatus.TRUE for condition in after.conditions if condition.type in _WHOLE):
+        for refusal in told_nowhere_else(seen):
+            key = f"{refusal.reason}/{refusal.message}"
+            yield Event(type="Warning", reason=refusal.reason, message=_cut(refusal.message), key=key)
     for incident in incidents(seen):
         if _is_news(seen, incident):
             yield _of_death(incident)

@@ -15,6 +15,7 @@ from rlhf_api.names import CONTROLLER_COMPONENT, HEAD_COMPONENT, ROLE_COMPONENT
 from rlhf_api.reasons import ConditionReason
 from rlhf_operator.planning import pods
 from rlhf_operator.planning.course import Course, Stage, Verdict
+from rlhf_operator.planning.made_once import is_of_former_job
 from rlhf_operator.planning.plan import Call, Delete, Suspend
 from rlhf_operator.planning.restarts import exhausted
 from rlhf_operator.planning.seen import Seen, ending_of
@@ -167,7 +168,7 @@ def suspend(seen: Seen) -> Course:
         if seen.controller_job is not None:
             deletes.append(_delete("batch/v1", "Job", seen.controller_job))
         deletes += leftovers(seen)
-    gone = not seen.occupied and seen.snapshot.ray_cluster is None and seen.snapshot.controller_job is None
+    gone = not seen.lingering and seen.snapshot.ray_cluster is None and seen.snapshot.controller_job is None
     return Course(
         stage=Stage.SUSPENDED if gone else Stage.SUSPENDING,
         calls=calls,
@@ -196,6 +197,19 @@ def _leaving(seen: Seen) -> bool:
         pods.component(pod) == CONTROLLER_COMPONENT and pods.going(pod) and not pods.ended(pod)
         for pod in seen.snapshot.pods
     )
+
+
+def of_former_job(seen: Seen) -> list[Delete]:
+    """RayCluster and controller of another job that had this name and left them, as `--cascade=orphan` does.
+
+    Their tokens are not this job's. A claim that was left so was kept on purpose, and stays so.
+    """
+    found = (("ray.io/v1", "RayCluster", seen.ray_cluster), ("batch/v1", "Job", seen.controller_job))
+    return [
+        _delete(version, kind, item)
+        for version, kind, item in found
+        if item is not None and is_of_former_job(seen, item)
+    ]
 
 
 def leftovers(seen: Seen) -> list[Delete]:

@@ -95,6 +95,7 @@ class Plan:
         status: The whole status; None leaves it as it is. Written only when it differs.
         events: To tell of.
         wake_in: Seconds until the job is looked at again when nothing else happens.
+        whole: Whether the job works as it should, so that what cannot be watched is most likely there.
         delete_job: Whether the job itself is to be deleted (its time after the end is over).
     """
 
@@ -104,4 +105,5 @@ class Plan:
     status: RLHFJobStatus | None = None
     events: Sequence[Event] = ()
     wake_in: float | None = None
+    whole: bool = True
     delete_job: bool = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from rlhf_api.enums import FailureReason
@@ -137,6 +137,13 @@ def termination(pod: Object) -> Mapping[str, Any]:
     """How the first container ended; empty while it has not."""
     state = main_container(pod).get("state") or {}
     return dict(state.get("terminated") or {})
+
+
+def asked_to_go(pod: Object) -> datetime | None:
+    """When somebody asked for the deletion of a pod; the API server keeps when its grace period is over."""
+    limit = parse_time(metadata(pod).get("deletionTimestamp"))
+    grace = metadata(pod).get("deletionGracePeriodSeconds") or 0
+    return limit - timedelta(seconds=int(grace)) if limit is not None else None
 
 
 def ended_at(pod: Object) -> datetime | None:

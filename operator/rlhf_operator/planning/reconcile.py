@@ -9,11 +9,10 @@ from __future__ import annotations
 from rlhf_api.names import CONTROLLER_COMPONENT, MANAGER
 from rlhf_operator.config import Settings
 from rlhf_operator.manifests.children import children
-from rlhf_operator.manifests.controller_job import controller_job
-from rlhf_operator.planning import lifecycle, pods, roles, rollout, start
+from rlhf_operator.planning import lifecycle, made_once, pods, roles, rollout, start
 from rlhf_operator.planning.course import Course, Stage
 from rlhf_operator.planning.events import events
-from rlhf_operator.planning.plan import Event, Manifest, Plan
+from rlhf_operator.planning.plan import Event, Plan
 from rlhf_operator.planning.seen import Seen, look
 from rlhf_operator.planning.snapshot import Snapshot
 from rlhf_operator.planning.status import status
@@ -44,13 +43,15 @@ def plan(snapshot: Snapshot, settings: Settings) -> Plan:
     troubles = roles.troubles(seen)
     after = status(seen, course, troubles)
     told = [*course.events, *events(seen, after)]
+    whole = after.summary == "Training"
     return Plan(
         calls=course.calls,
         deletes=course.deletes,
         applies=course.applies,
         status=after,
         events=told,
-        wake_in=_wake_in(seen, course, whole=after.summary == "Training"),
+        wake_in=_wake_in(seen, course, whole=whole),
+        whole=whole,
         delete_job=course.delete_job,
     )
 
@@ -69,23 +70,22 @@ def _course(seen: Seen) -> Course:
 
 def _work(seen: Seen) -> Course:
     """A job that is to run: make what is missing, restore what differs, roll out what the user changed."""
-    applies = [child for child in children(seen.snapshot.job, seen.settings) if not _is_made_claim(seen, child)]
+    applies = made_once.with_claim(seen, children(seen.snapshot.job, seen.settings))
     deletes = [*seen.unconfirmed(), *lifecycle.renew_controller(seen)]
     ending = seen.ending
     last_words = ending[1] if ending else None
+    if former := lifecycle.of_former_job(seen):
+        return Course(stage=Stage.WORKING, deletes=former)
     if seen.ray_cluster is None:
         # KubeRay takes pods of an earlier RayCluster of the same name for its own: they must be gone first.
         deletes += lifecycle.leftovers(seen)
-        free = seen.snapshot.ray_cluster is None and not _ray_pods(seen)
+        free = seen.snapshot.ray_cluster is None and not _ray_pods(seen) and not _claim_leaves(seen)
         made = [rollout.first_ray_cluster(seen)] if free else []
         told = [_created(seen)] if free and seen.before.start_time is None else []
         return Course(stage=Stage.WORKING, deletes=deletes, applies=[*applies, *made], events=told, ending=last_words)
     rolled = rollout.rollout(seen, roles.refused(seen))
     applies.append(rolled.manifest)
-    if seen.snapshot.controller_job is None and seen.head is not None:
-        # Not before there is a head: the first pods that a quota admits are then those without which nothing works,
-        # and a controller that is older than its head is known to have lost one.
-        applies.append(controller_job(seen.snapshot.job, seen.settings))
+    applies += made_once.controller(seen)
     known = {delete.uid for delete in deletes}
     deletes += [delete for delete in rolled.deletes if delete.uid not in known]
     return Course(
@@ -93,15 +93,14 @@ def _work(seen: Seen) -> Course:
         calls=rolled.calls,
         deletes=deletes,
         applies=applies,
+        events=list(rollout.misdirected_restarts(seen)),
         ending=last_words,
         lost_head=rolled.lost_head,
     )
 
 
-def _is_made_claim(seen: Seen, child: Manifest) -> bool:
-    """A claim that is there already: nearly all of it is immutable, and settings may have changed since."""
-    key = (str(child["kind"]), str(child["metadata"]["name"]))
-    return key[0] == "PersistentVolumeClaim" and key in seen.snapshot.children
+def _claim_leaves(seen: Seen) -> bool:
+    return seen.claim is not None and pods.going(seen.claim)
 
 
 def _ray_pods(seen: Seen) -> bool:

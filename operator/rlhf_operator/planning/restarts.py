@@ -40,6 +40,7 @@ def never_joined(seen: Seen, role: Role) -> Sequence[Object]:
         and (moment := pods.ended_at(pod)) is not None
         and (known is None or moment > known)
         and (pods.created(pod) or head) >= head  # one that is older died with the head before
+        and ((asked := pods.asked_to_go(pod)) is None or moment < asked)  # it was told to end, as by a roll-out
     ]
     return [pod for _, pod in sorted(found, key=lambda pair: (pair[0], pods.name_of(pair[1])))]
 

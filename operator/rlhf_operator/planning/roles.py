@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from enum import StrEnum
 from typing import TypeVar
@@ -219,7 +219,7 @@ def counts(rows: tuple[RoleStatus, ...]) -> str:
     return f"{sum(row.ready >= row.desired for row in rows)}/{len(rows)}"
 
 
-def worst(found: Mapping[str, Trouble]) -> ConditionReason:
+def worst(found: Iterable[Trouble]) -> ConditionReason:
     """The reason that stands for several: the one that a person must act on."""
-    order = [trouble.reason for trouble in found.values() if trouble.reason != ConditionReason.WAITING_FOR_PODS]
+    order = [trouble.reason for trouble in found if trouble.reason != ConditionReason.WAITING_FOR_PODS]
     return order[0] if order else ConditionReason.WAITING_FOR_PODS

@@ -13,7 +13,7 @@ KubeRay makes pods from what the RayCluster says at that moment, hence first the
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rlhf_api import GROUP, names
@@ -22,7 +22,7 @@ from rlhf_api.names import RESTART_ANNOTATION
 from rlhf_api.types import Role
 from rlhf_operator.manifests import raycluster
 from rlhf_operator.planning import pods
-from rlhf_operator.planning.plan import Call, Delete, ExpectLoss, Manifest, RestartRole, ScaleRole
+from rlhf_operator.planning.plan import Call, Delete, Event, ExpectLoss, Manifest, RestartRole, ScaleRole
 from rlhf_operator.planning.seen import Seen, pods_wanted
 from rlhf_operator.planning.snapshot import Object
 from rlhf_operator.planning.trouble import Trouble
@@ -227,6 +227,20 @@ def _restarts(seen: Seen) -> tuple[list[Call], str]:
         RestartRole(role=role, reason=f"asked for with the annotation {names.RESTART_ANNOTATION}") for role in new
     ]
     return calls, _joined(asked)
+
+
+def misdirected_restarts(seen: Seen) -> Iterator[Event]:
+    """What to tell of a restart that was asked for a role that there is not."""
+    roles = [role.name for role in seen.snapshot.job.spec.roles]
+    for role, text in restart_requests(_restart_text(seen)).items():
+        if role not in roles:
+            listed = ", ".join(f'"{name}"' for name in roles)
+            yield Event(
+                type="Warning",
+                reason="UnknownRole",
+                message=f'Annotation `{RESTART_ANNOTATION}` asks for a restart of role "{role}"; the job has {listed}.',
+                key=f"unknown-role/{role}={text}",
+            )
 
 
 def restart_requests(text: str) -> dict[str, str]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
+from rlhf_api import names
 from rlhf_api.ending import Ending
 from rlhf_api.enums import ConditionStatus, ConditionType
 from rlhf_api.formats import parse_time
@@ -77,9 +78,9 @@ class Seen:
         return self.controllers[0], ending_of(self.controllers[0])
 
     @property
-    def occupied(self) -> list[Object]:
-        """The pods that still hold something of a node."""
-        return [pod for pod in self.snapshot.pods if not pods.ended(pod)]
+    def lingering(self) -> list[Object]:
+        """The pods that still hold something of a node, or whose deletion is not done."""
+        return [pod for pod in self.snapshot.pods if not pods.ended(pod) or pods.going(pod)]
 
     @property
     def hosts(self) -> list[Role]:
@@ -94,6 +95,11 @@ class Seen:
         """What the controller says of a role."""
         found = self.report.roles if self.report else ()
         return next((report for report in found if report.name == role.name), None)
+
+    @property
+    def claim(self) -> Object | None:
+        """The claim that the operator made for the job's state, or for that of a former job of this name."""
+        return self.snapshot.children.get(("PersistentVolumeClaim", names.state_claim(self.snapshot.job.name)))
 
     @property
     def everything_placed(self) -> bool:

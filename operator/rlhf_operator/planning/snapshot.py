@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from rlhf_api.reasons import ConditionReason
 from rlhf_api.types import RLHFJob
 
 Object = Mapping[str, Any]
@@ -66,6 +67,16 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """An object of the job that the API server does not take, as the executor was told last."""
+
+    kind: str
+    name: str
+    reason: ConditionReason
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """Everything that a plan is made from.
 
@@ -83,6 +94,7 @@ class Snapshot:
         warnings: Warning events about the job's RayCluster, its pods and its controller's Job, oldest first.
         report: What the controller said last, while it runs.
         idle_pods: By role, pods that the controller said hold no replica any more, in reply to the last `ScaleRole`.
+        refusals: What the API server refuses of what the last plan wanted.
         namespace_terminating: Whether the job's namespace is being deleted.
     """
 
@@ -97,4 +109,5 @@ class Snapshot:
     warnings: Sequence[Object] = ()
     report: Report | None = None
     idle_pods: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    refusals: Sequence[Refusal] = ()
     namespace_terminating: bool = False

@@ -106,10 +106,8 @@ def hold(seen: Seen) -> Course | None:
     retry_at = held_until(seen)
     if retry_at is None and (deadline := start_deadline(seen)) is not None and now >= deadline:
         assert seen.ray_cluster is not None
-        limit = float(seen.snapshot.job.spec.start_deadline_seconds or 0)
         # The UID of the RayCluster is another each time: two jobs that met once do not meet again in step.
-        wait = _SHORTEST_WAIT + max(limit, 60.0) * _spread(pods.uid_of(seen.ray_cluster))
-        retry_at = now + timedelta(seconds=wait)
+        retry_at = now + timedelta(seconds=_wait(seen, _spread(pods.uid_of(seen.ray_cluster))))
     if retry_at is None or retry_at <= now:
         return None
     return Course(stage=Stage.HELD, deletes=free(seen), retry_at=retry_at, wake_in=until(retry_at, now))
@@ -121,7 +119,13 @@ def held_until(seen: Seen) -> datetime | None:
     if condition is None or condition.reason != ConditionReason.START_DEADLINE_EXCEEDED:
         return None
     times = [parse_time(role.next_restart_time) for role in seen.before.roles]
-    return max((moment for moment in times if moment), default=None)
+    latest = seen.snapshot.now + timedelta(seconds=_wait(seen, 1.0))  # what is later was not written by us
+    return max((moment for moment in times if moment and moment <= latest), default=None)
+
+
+def _wait(seen: Seen, part: float) -> float:
+    limit = float(seen.snapshot.job.spec.start_deadline_seconds or 0)
+    return _SHORTEST_WAIT + max(limit, 60.0) * part
 
 
 def _spread(seed: str) -> float:

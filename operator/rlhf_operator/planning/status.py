@@ -22,6 +22,7 @@ _WORDS = {
     ConditionReason.WAITING_FOR_PODS: "Pending",
     ConditionReason.LOADING_MODELS: "Loading",
     ConditionReason.NOT_STARTED: "Starting",
+    ConditionReason.SCALING: "Scaling",
     ConditionReason.START_DEADLINE_EXCEEDED: "Waiting",
     ConditionReason.NAMESPACE_TERMINATING: "Terminating",
 }
@@ -68,7 +69,8 @@ def summary(course: Course, by_type: Mapping[ConditionType, Condition]) -> str:
         passing = roles.reason in (ConditionReason.WAITING_FOR_PODS, ConditionReason.LOADING_MODELS)
         return "Training" if whole else "Recovering" if passing else _word(roles)
     if course.refusal is None and ready.status != ConditionStatus.TRUE:
-        return _word(ready if roles.reason == ConditionReason.WAITING_FOR_PODS else roles)
+        comes_first = (ConditionReason.WAITING_FOR_PODS, ConditionReason.LOADING_MODELS)
+        return _word(ready if roles.reason in comes_first else roles)
     if not whole and roles.reason != ConditionReason.LOADING_MODELS:
         return _word(roles)
     return _word(running) if running.reason != ConditionReason.NOT_STARTED else _word(roles if not whole else running)
@@ -91,6 +93,8 @@ def progress(seen: Seen, course: Course) -> Progress | None:
     report = seen.report
     if report is None or (report.started is None and report.step == 0):
         return before
+    if before is not None and report.step < before.step and report.phase != "TRAINING":
+        return before  # a new controller has not read yet where the last one was
     written = parse_time(before.time) if before else None
     pause = timedelta(seconds=seen.settings.progress_seconds)
     if written is not None and seen.snapshot.now - written < pause:

@@ -76,6 +76,11 @@ def trouble_of(pod: Object, part: Part, warnings: Iterable[Object]) -> Trouble |
     name = pods.name_of(pod)
     if pods.node_of(pod) is None and placed is not None and placed.get("status") == "False":
         said = sentence(str(placed.get("message") or placed.get("reason") or ""))
+        if "persistentvolumeclaim" in said and "is being deleted" in said:
+            return Trouble(
+                reason=ConditionReason.WAITING_FOR_PODS,
+                message=f'{part.name}: pod "{name}" waits: {said} Once it is gone, it can be made anew.',
+            )
         if "unbound immediate PersistentVolumeClaims" in said:  # for a moment, with every new claim
             return Trouble(
                 reason=ConditionReason.WAITING_FOR_PODS,
@@ -174,10 +179,9 @@ def refused_pods(warnings: Sequence[Object], prefix: str, part: Part, *, since: 
         if since is not None and time_of(event) < since:
             return None
         if "exceeded quota" in said:
-            quota = said.partition("exceeded quota: ")[2].partition(",")[0]
             reason = ConditionReason.QUOTA_EXCEEDED
             hint = (
-                f'The ResourceQuota "{quota}" of the namespace must allow more,'
+                f'The ResourceQuota "{quota_of(said)}" of the namespace must allow more,'
                 f" or `{part.field}.resources` ask for less."
             )
         else:
@@ -185,6 +189,11 @@ def refused_pods(warnings: Sequence[Object], prefix: str, part: Part, *, since: 
             hint = "Whoever administers the namespace must allow such pods, or the manifest must ask for others."
         return Trouble(reason=reason, message=f"{part.name}: its pods are refused: {sentence(said)} {hint}")
     return None
+
+
+def quota_of(said: str) -> str:
+    """The name of the quota that a refusal speaks of."""
+    return said.partition("exceeded quota: ")[2].partition(",")[0]
 
 
 def text_of(event: Object) -> str:

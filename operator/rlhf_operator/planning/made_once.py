@@ -1,0 +1,68 @@
+"""What is made once and never edited, since nearly all of it is immutable: the claim for state, the controller's Job.
+
+Only their owner is restored, when somebody took it away; without it they would outlive the job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from rlhf_api.formats import parse_time
+from rlhf_operator.manifests.controller_job import controller_job
+from rlhf_operator.planning import pods
+from rlhf_operator.planning.plan import Manifest
+from rlhf_operator.planning.seen import Seen
+from rlhf_operator.planning.snapshot import Object
+
+_CLAIM = "PersistentVolumeClaim"
+
+
+def with_claim(seen: Seen, children: Sequence[Manifest]) -> list[Manifest]:
+    """The children to apply: a claim only if it is missing, or is to have its owner again."""
+    made = []
+    for child in children:
+        living = seen.claim if child["kind"] == _CLAIM else None
+        found = child if living is None else _owned_again(seen, child, living)
+        made += [found] if found is not None else []
+    return made
+
+
+def controller(seen: Seen) -> list[Manifest]:
+    """The controller's Job, if it is to be applied.
+
+    Not before there is a head: the first pods that a quota admits are then those without which nothing works, and a
+    controller that is older than its head is known to have lost one.
+    """
+    living = seen.snapshot.controller_job
+    if living is None and seen.head is None:
+        return []
+    ours = controller_job(seen.snapshot.job, seen.settings)
+    found = ours if living is None else _owned_again(seen, ours, living)
+    return [found] if found is not None else []
+
+
+def is_of_former_job(seen: Seen, item: Object) -> bool:
+    """Whether an object was left by a deleted job of this name, as `kubectl delete --cascade=orphan` does."""
+    made, begin = pods.created(item), _begin(seen)
+    owned = pods.owned_by(item, seen.snapshot.job.metadata.uid or "")
+    return not owned and made is not None and begin is not None and made < begin
+
+
+def _begin(seen: Seen) -> datetime | None:
+    return parse_time(seen.snapshot.job.metadata.creation_timestamp)
+
+
+def _owned_again(seen: Seen, ours: Manifest, living: Object) -> Manifest | None:
+    owned = pods.owned_by(living, seen.snapshot.job.metadata.uid or "")
+    if owned or pods.going(living) or is_of_former_job(seen, living):
+        return None
+    return {**ours, "spec": _as_it_is(ours["spec"], living.get("spec"))}
+
+
+def _as_it_is(ours: Any, living: Any) -> Any:
+    """The fields that we name, with the values that they have."""
+    if isinstance(ours, Mapping) and isinstance(living, Mapping):
+        return {name: _as_it_is(value, living[name]) for name, value in ours.items() if name in living}
+    return living
