@@ -15,11 +15,12 @@ help: ## Show this list
 demo: $(VENV)/runtime.done ## Install and train the example PPO job: four roles on this machine
 	@$(BIN)/rlhf run --fresh examples/ppo-spelling.yaml
 
-# Two at a time, file by file, what trains first (tests/conftest.py); then, alone, what promises seconds.
+# Two at a time, file by file, what trains first (tests/conftest.py). Then, alone, what kills processes and waits for
+# others: some of it promises seconds.
 TWO := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 test: $(VENV)/test.done ## Install, and run the tests that need no cluster
 	@status=0; $(TWO) -m "not alone and not long" || status=$$?; \
-	$(BIN)/python -m pytest -m "alone and not long" || status=$$?; exit $$status
+	$(BIN)/python -m pytest -m alone || status=$$?; exit $$status
 
 long: $(VENV)/test.done ## Minutes with whole processes of operator and controller; `make e2e` shows the same in pods
 	@$(BIN)/python -m pytest -m long

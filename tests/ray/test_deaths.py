@@ -12,7 +12,7 @@ from builders import Run, close_all
 from real_processes import Gate, is_alive, kill, on_ray, spare_pid, wait_until
 from toy_workers import Process
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.alone]
 
 ROLES = ("actor", "critic", "reward", "reference")
 
@@ -38,7 +38,7 @@ class Training:
 @pytest.fixture(scope="module")
 def training(ray_session: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Training]:
     folder = tmp_path_factory.mktemp("training")
-    builder = on_ray(folder).settings(spares=1)
+    builder = on_ray(folder).settings(spares=2)  # the next test need not wait for the one that is made in this
     for role in ROLES:
         builder = builder.role(role, Process, init_kwargs={"folder": str(folder)})
     run = builder.start()
