@@ -40,11 +40,17 @@ def main(namespace: str, seconds: float) -> None:
     serving: dict[str, _Controller] = {}
     while True:
         for pod in api.call(f"/api/v1/namespaces/{namespace}/pods?{_CONTROLLERS}")["items"]:
+            if "deletionTimestamp" in pod["metadata"]:
+                continue
             name, address = pod["metadata"]["labels"][names.JOB_LABEL], pod["status"].get("podIP")
             held = serving.get(name)
             if address and (held is None or held.address != address):
                 if held is not None:
-                    held.server.stop(grace=0)  # the pod was replaced, and its address may be another's now
+                    serving.pop(name).server.stop(grace=0)  # the pod was replaced; its address may be another's now
+                if address in {other.address for other in serving.values()}:
+                    # KWOK gives a few addresses twice; the pod that comes in its place gets another.
+                    api.call(f"/api/v1/namespaces/{namespace}/pods/{pod['metadata']['name']}", method="DELETE")
+                    continue
                 serving[name] = _serve(namespace, name, address)
         started = time.monotonic()
         for controller in serving.values():
