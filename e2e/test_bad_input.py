@@ -95,6 +95,24 @@ def test_a_quota_that_forbids_one_roles_pods_does_not_keep_the_others_down(opera
     lab.wait("the other roles run", lambda: all(job.uids("reward", "reference").values()), timeout=MESSAGE_SECONDS)
 
 
+def test_objects_that_the_api_server_refuses_are_named_and_made_once_it_takes_them(
+    operator: Operator, lab: Lab
+) -> None:
+    lab.apply(
+        {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "few"}, "spec": {"hard": {"services": "0"}}}
+    )
+    lab.wait("the quota counts", lambda: lab.get("resourcequota", "few").get("status", {}).get("used"), timeout=30)
+    job = apply(lab, quick("refused", steps=2))
+    message = job.wait("ClusterReady", "False", reason="QuotaExceeded", timeout=MESSAGE_SECONDS)
+    assert 'Service "refused-controller"' in message and 'ResourceQuota "few"' in message, message
+    job.wait_for(
+        "KubeRay's refusal is there too", lambda _: "KubeRay cannot" in job.condition("ClusterReady")["message"]
+    )
+    lab.kubectl("delete", "resourcequota", "few")
+    job.wait("ClusterReady", timeout=MESSAGE_SECONDS)
+    assert lab.find("service", "refused-controller") is not None
+
+
 @pytest.mark.long
 def test_jobs_that_each_get_half_of_what_they_need_do_not_wait_for_each_other(operator: Operator, lab: Lab) -> None:
     """Both want all 8 GPUs of the one node of a pool, for two pods: each may get one pod placed, and wait for ever."""

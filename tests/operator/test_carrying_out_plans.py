@@ -10,6 +10,7 @@ from operator_builders import child, job, run
 from reconciling import KEY, SETTINGS, looking
 
 from rlhf_api.types import RLHFJobStatus
+from rlhf_operator.kube.applied import Applied
 from rlhf_operator.kube.execute import IncompleteError
 from rlhf_operator.kube.kinds import CONFIG_MAP, EVENT, POD, RAY_CLUSTER, RLHF_JOB, SECRET
 from rlhf_operator.planning.plan import Delete, Event, Plan, RestartRole, ScaleRole
@@ -87,6 +88,25 @@ def test_what_the_api_server_writes_in_its_own_way_is_not_applied_for_ever() -> 
             assert len(it.server.asked("PATCH")) == 1
 
     run(test())
+
+
+def test_a_secret_which_may_not_be_read_is_soon_applied_again_for_a_job_that_does_not_work() -> None:
+    async def test() -> None:
+        async with looking() as it:
+            it.see(RLHF_JOB, job())
+            it.plan = lambda _: Plan(applies=[TOKEN], whole=False)
+            for seconds in (0, 10, 21):
+                it.clock.seconds = seconds
+                await it.look()
+            assert len(it.server.asked("PATCH .*/secrets/")) == 2
+
+    run(test())
+
+
+def test_an_apply_whose_answer_has_the_same_version_has_changed_nothing() -> None:
+    applied = Applied(lambda: 0.0, blind_seconds=300.0)
+    answers = [{**TOKEN, "metadata": {**TOKEN["metadata"], "resourceVersion": text}} for text in ("7", "7", "8")]
+    assert [applied.remember(KEY, SECRET, TOKEN, answer) for answer in answers] == [True, False, True]
 
 
 def test_a_secret_which_may_not_be_read_is_applied_again_once_in_a_while() -> None:

@@ -24,6 +24,7 @@ _ANXIOUS_SECONDS = 20.0
 class _Applied:
     said: str
     became: str
+    version: str
     at: float
 
 
@@ -73,11 +74,22 @@ class Applied:
             return bool(_at_the_places_of(manifest, living) == manifest)
         return last.said == digest(manifest) and last.became == digest(_at_the_places_of(manifest, living))
 
-    def remember(self, key: JobKey, kind: Kind, manifest: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
-        """An object was applied, and the API server answered."""
-        became = digest(_at_the_places_of(manifest, answer))
-        entry = _Applied(said=digest(manifest), became=became, at=self._clock())
-        self._applied.setdefault(key, {})[kind, manifest["metadata"]["name"]] = entry
+    def remember(self, key: JobKey, kind: Kind, manifest: Mapping[str, Any], answer: Mapping[str, Any]) -> bool:
+        """An object was applied, and the API server answered.
+
+        Returns:
+            Whether that changed anything, as far as is known.
+        """
+        known = self._applied.setdefault(key, {})
+        before = known.get((kind, manifest["metadata"]["name"]))
+        entry = _Applied(
+            said=digest(manifest),
+            became=digest(_at_the_places_of(manifest, answer)),
+            version=str(answer["metadata"].get("resourceVersion", "")),
+            at=self._clock(),
+        )
+        known[kind, manifest["metadata"]["name"]] = entry
+        return before is None or not entry.version or before.version != entry.version
 
     def forget(self, key: JobKey) -> None:
         """A job is gone."""

@@ -168,10 +168,11 @@ class Executor:
                     )
                 return
             raise
-        self.applied.remember(key, kind, placed, answer)
+        changed = self.applied.remember(key, kind, placed, answer)
         if not blind:
             self.store.put(kind, answer, quiet=True)
-        log("created" if living is None and not blind else "applied", job=key, kind=kind.kind, name=name)
+        if changed:
+            log("created" if living is None and not blind else "applied", job=key, kind=kind.kind, name=name)
 
     async def _check_name(self, key: JobKey, manifest: Manifest, kind: kinds.Kind) -> None:
         """Nobody's object is taken over: the store sees only what is labelled as ours, and an apply is forced.
