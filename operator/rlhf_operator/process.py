@@ -44,6 +44,8 @@ from rlhf_operator.worker import Pace, Workers
 _KINDS_SECONDS = 30.0
 _START_SECONDS = 60.0
 _STOP_SECONDS = 10.0
+_BLIND_SECONDS = 60.0
+"""A deleted Secret is missed by the next pod that starts, and the operator may not see that it is gone."""
 
 
 class StartError(Exception):
@@ -107,7 +109,7 @@ class Operator:
             store=self.store,
             control=self.control,
             events=events,
-            applied=Applied(_clock, blind_seconds=settings.resync_seconds),
+            applied=Applied(_clock, blind_seconds=min(settings.resync_seconds, _BLIND_SECONDS)),
             gatherer=gatherer,
             watched=kinds.watched(settings),
         )
