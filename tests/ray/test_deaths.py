@@ -85,6 +85,26 @@ def test_a_killed_role_comes_back_alone_through_the_spare(training: Training, ro
     assert len(seen) == len(set(seen)) == training.updates[role]
 
 
+@pytest.mark.parametrize(("kind", "want"), [("segfault", "SegmentationFault"), ("kill", "Killed")])
+def test_how_a_process_died_is_told_apart_also_after_one_another(
+    training: Training, tmp_path: Path, kind: str, want: str
+) -> None:
+    run, before = training.run, len(training.run.seen.incidents)
+    spare_pid(run)
+    run.step("critic", "say", text=f"before the {kind}").wait()
+    assert run.step("critic", "crash", ["alive"], folder=str(tmp_path), kind=kind)["alive"].get() is True
+    assert run.seen.incidents[before].reason == want
+    log = (training.folder / "logs" / "critic-worker-000.log").read_text()
+    assert f"before the {kind}" in log
+    if kind == "segfault":
+        assert "died of a fatal error: Segmentation fault" in run.seen.incidents[before].message
+        assert "toy_workers.py" in log[log.index("Fatal Python error: Segmentation fault") :]
+        spare_pid(run)
+        kill(run.pids["critic"][0])
+        assert run.step("critic", "look", ["total"])["total"].get() == training.totals["critic"]
+        assert run.seen.incidents[before + 1].reason == "Killed"  # and not what the log still says of its predecessor
+
+
 def test_a_worker_that_is_stopped_is_replaced_after_its_time_limit(runs, tmp_path: Path) -> None:
     run = runs.role("critic", Process, method_timeout=2.0).settings(spares=1).start()
     run.controller.engine.wait_ready()
@@ -96,27 +116,3 @@ def test_a_worker_that_is_stopped_is_replaced_after_its_time_limit(runs, tmp_pat
     (incident,) = run.seen.incidents
     assert (incident.reason, incident.worker) == ("MethodTimeout", "critic-worker-000")
     wait_until(lambda: not is_alive(stopped), "the stopped process to be gone", seconds=30)
-
-
-@pytest.mark.parametrize(("kind", "want"), [("segfault", "SegmentationFault"), ("kill", "Killed")])
-def test_how_a_process_died_is_told_apart_also_after_one_another(
-    runs,
-    tmp_path: Path,
-    kind: str,
-    want: str,
-) -> None:
-    run = runs.role("critic", Process).settings(spares=1).start()
-    run.controller.engine.wait_ready()
-    spare_pid(run)
-    run.step("critic", "say", text=f"before the {kind}").wait()
-    assert run.step("critic", "crash", ["alive"], folder=str(tmp_path), kind=kind)["alive"].get() is True
-    assert run.seen.incidents[0].reason == want
-    log = (tmp_path / "logs" / "critic-worker-000.log").read_text()
-    assert f"before the {kind}" in log
-    if kind == "segfault":
-        assert "died of a fatal error: Segmentation fault" in run.seen.incidents[0].message
-        assert "toy_workers.py" in log[log.index("Fatal Python error: Segmentation fault") :]
-        spare_pid(run)
-        kill(run.pids["critic"][0])
-        assert run.step("critic", "look", ["total"])["total"].get() == 0.0
-        assert run.seen.incidents[1].reason == "Killed"  # and not what the log still says of its predecessor

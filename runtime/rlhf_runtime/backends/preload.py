@@ -1,4 +1,4 @@
-"""The slow imports of a role process, done before it knows its role: they are most of what a restart takes."""
+"""The slow imports of a spare process, done before it knows its role: they are most of what a restart takes."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _MODULES = (
 _LOWEST_PRIORITY = 19
 
 
-def import_all() -> None:
-    """Import what any role may need; a module that is not installed is not needed."""
+def _import_all() -> None:
+    """A module that is not installed is not needed."""
     for name in _MODULES:
         if importlib.util.find_spec(name.partition(".")[0]) is not None:
             importlib.import_module(name)
 
 
 def import_all_in_background() -> None:
-    """The same at the lowest priority: a spare must not take the processor from roles that work.
+    """Import what any role may need, at the lowest priority: a spare must not take the processor from roles that work.
 
     On Linux a priority belongs to a thread, so the imports get one of their own; without privileges a thread that was
     made to wait could never be hurried again.
@@ -45,7 +45,7 @@ def import_all_in_background() -> None:
         try:
             if sys.platform == "linux":
                 os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _LOWEST_PRIORITY)
-            import_all()
+            _import_all()
         except BaseException as error:  # raised again in the thread that waits
             failures.append(error)
 

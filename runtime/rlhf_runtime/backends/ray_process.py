@@ -12,21 +12,20 @@ import ray
 
 
 class RoleProcess:
-    """A blank role process: does the slow imports, then waits for its assignment.
+    """A blank role process, which waits for its assignment.
 
     Args:
-        in_background: Whether the imports must leave the processor to whoever else wants it, as a spare's should.
+        in_background: Whether it is a spare, which may become any role: it imports now whatever one may need, without
+            taking the processor from those that work. Any other imports what its role needs, when it gets one.
     """
 
     def __init__(self, *, in_background: bool = False) -> None:
         _ignore_interrupts()
         _end_with_parent()
-        from rlhf_runtime.backends import preload
-
         if in_background:
+            from rlhf_runtime.backends import preload
+
             preload.import_all_in_background()
-        else:
-            preload.import_all()
         import torch
 
         from rlhf_runtime.host import WorkerHost
