@@ -133,9 +133,15 @@ def test_jobs_that_each_get_half_of_what_they_need_do_not_wait_for_each_other(op
 
 
 def test_a_namespace_that_is_deleted_takes_its_job_along(operator: Operator, lab: Lab) -> None:
+    restarts = _restarts(operator)
     lab.kubectl("create", "namespace", f"{lab.namespace}-b")
     inner = Lab(f"{lab.namespace}-b", lab.faults, lab.config)
     job = apply(inner, quick("doomed", steps=500))
     inner.wait("its head runs", lambda: job.pods("head"), timeout=60)
     inner.kubectl("delete", "namespace", inner.namespace, "--timeout=150s", timeout=160)
-    assert operator.pods()[0]["status"]["containerStatuses"][0]["restartCount"] == 0
+    assert _restarts(operator) == restarts
+
+
+def _restarts(operator: Operator) -> int:
+    """Of the operator's container so far; one that cannot renew its lease on a busy machine is restarted too."""
+    return int(operator.pods()[0]["status"]["containerStatuses"][0]["restartCount"])
