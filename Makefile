@@ -17,11 +17,11 @@ demo: $(VENV)/runtime.done ## Install and train the example PPO job: four roles 
 
 # Two at a time, file by file, what trains first (tests/conftest.py). Then, alone, what kills processes and waits for
 # others: some of it promises seconds.
-ALONE := tests/ray tests/cli/test_stopping_a_run.py
+ALONE := tests/ray/test_deaths.py tests/ray/test_processes.py tests/cli/test_stopping_a_run.py
 TWO := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 test: $(VENV)/test.done ## Install, and run the tests that need no cluster
-	@status=0; $(TWO) -m "not alone and not long" || status=$$?; \
-	$(BIN)/python -m pytest $(ALONE) -m alone || status=$$?; exit $$status
+	@status=0; $(TWO) $(ALONE:%=--ignore=%) -m "not long" || status=$$?; \
+	$(BIN)/python -m pytest $(ALONE) || status=$$?; exit $$status
 
 long: $(VENV)/test.done ## Minutes with whole processes of operator and controller; `make e2e` shows the same in pods
 	@$(BIN)/python -m pytest -m long

@@ -64,7 +64,7 @@ class Reconciler:
         refused = await self.executor.execute(plan, snapshot)
         self.metrics.reconciled(self.clock() - started)
         if refused:
-            self.failed(key, IncompleteError(list(refused)))
+            self.failed(key, IncompleteError(refused))
             return 0.0  # to say so on the job
         due = (self.settings.resync_seconds, plan.wake_in, self.gatherer.refusals.due_in(key))
         return max(min(seconds for seconds in due if seconds is not None), 0.0)

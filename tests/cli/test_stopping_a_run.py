@@ -71,7 +71,6 @@ class RunningCommand:
 
 
 @pytest.mark.ray
-@pytest.mark.alone
 @pytest.mark.timeout(900)
 def test_ctrl_c_stops_within_seconds_and_whole_and_the_same_command_goes_on(here: Path) -> None:
     write_tiny_job(here, steps=STEPS)

@@ -12,7 +12,7 @@ from builders import Run, close_all
 from real_processes import Gate, is_alive, kill, on_ray, spare_pid, wait_until
 from toy_workers import Process
 
-pytestmark = [pytest.mark.ray, pytest.mark.alone]
+pytestmark = pytest.mark.ray
 
 ROLES = ("actor", "critic", "reward", "reference")
 

@@ -20,7 +20,7 @@ from rlhf_runtime.backends.base import Outcome
 from rlhf_runtime.backends.ray_backend import RayBackend, RayHost
 from rlhf_runtime.errors import BufferLostError, HostDiedError
 
-pytestmark = [pytest.mark.ray, pytest.mark.alone]
+pytestmark = pytest.mark.ray
 
 
 def test_role_processes_are_as_nice_as_the_controller_and_use_the_threads_of_their_role(runs: RunBuilder) -> None:

@@ -16,8 +16,10 @@ from typing import Any
 
 from rlhf_operator.kube.kinds import Kind
 from rlhf_operator.kube.store import JobKey
+from rlhf_operator.manifests.objects import at_the_places_of
 
 _ANXIOUS_SECONDS = 20.0
+"""In place of `blind_seconds` for a job that does not work as it should, perhaps for want of such an object."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,14 +36,11 @@ class Applied:
     Args:
         clock: Of this process, seconds.
         blind_seconds: After this time an object that cannot be read is applied again.
-        anxious_seconds: The same for a job that does not work as it should, perhaps for want of that object.
     """
 
-    def __init__(
-        self, clock: Callable[[], float], *, blind_seconds: float, anxious_seconds: float = _ANXIOUS_SECONDS
-    ) -> None:
+    def __init__(self, clock: Callable[[], float], *, blind_seconds: float) -> None:
         self._clock = clock
-        self._blind_seconds = {True: blind_seconds, False: min(anxious_seconds, blind_seconds)}
+        self._blind_seconds = blind_seconds
         self._applied: dict[JobKey, dict[tuple[Kind, str], _Applied]] = {}
 
     def is_needless(
@@ -52,7 +51,7 @@ class Applied:
         living: Mapping[str, Any] | None,
         *,
         blind: bool,
-        whole: bool = True,
+        whole: bool,
     ) -> bool:
         """Whether applying would change nothing.
 
@@ -66,13 +65,14 @@ class Applied:
         """
         last = self._applied.get(key, {}).get((kind, manifest["metadata"]["name"]))
         if blind:
-            recent = last is not None and self._clock() - last.at < self._blind_seconds[whole]
+            patience = self._blind_seconds if whole else min(_ANXIOUS_SECONDS, self._blind_seconds)
+            recent = last is not None and self._clock() - last.at < patience
             return recent and last is not None and last.said == digest(manifest)
         if living is None:
             return False
         if last is None:
-            return bool(_at_the_places_of(manifest, living) == manifest)
-        return last.said == digest(manifest) and last.became == digest(_at_the_places_of(manifest, living))
+            return bool(at_the_places_of(manifest, living) == manifest)
+        return last.said == digest(manifest) and last.became == digest(at_the_places_of(manifest, living))
 
     def remember(self, key: JobKey, kind: Kind, manifest: Mapping[str, Any], answer: Mapping[str, Any]) -> bool:
         """An object was applied, and the API server answered.
@@ -84,7 +84,7 @@ class Applied:
         before = known.get((kind, manifest["metadata"]["name"]))
         entry = _Applied(
             said=digest(manifest),
-            became=digest(_at_the_places_of(manifest, answer)),
+            became=digest(at_the_places_of(manifest, answer)),
             version=str(answer["metadata"].get("resourceVersion", "")),
             at=self._clock(),
         )
@@ -94,15 +94,6 @@ class Applied:
     def forget(self, key: JobKey) -> None:
         """A job is gone."""
         self._applied.pop(key, None)
-
-
-def _at_the_places_of(manifest: Any, living: Any) -> Any:
-    """The part of the living object that a manifest speaks of."""
-    if isinstance(manifest, Mapping) and isinstance(living, Mapping):
-        return {key: _at_the_places_of(value, living.get(key)) for key, value in manifest.items()}
-    if isinstance(manifest, list | tuple) and isinstance(living, list) and len(manifest) == len(living):
-        return [_at_the_places_of(ours, theirs) for ours, theirs in zip(manifest, living, strict=True)]
-    return living
 
 
 def digest(value: Any) -> str:

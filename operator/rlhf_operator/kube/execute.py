@@ -7,7 +7,7 @@ is remembered instead, for the next plan to say and to be tried again later.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,7 +33,7 @@ class IncompleteError(Exception):
         kinds: One word for each, for metrics.
     """
 
-    def __init__(self, errors: list[ApiError | ControlError]) -> None:
+    def __init__(self, errors: Sequence[ApiError | ControlError]) -> None:
         super().__init__("; ".join(str(error) for error in errors))
         self.kinds = tuple(error.kind for error in errors)
 

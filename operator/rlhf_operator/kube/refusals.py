@@ -15,6 +15,7 @@ from rlhf_operator.kube.errors import ApiError, NameTakenError
 from rlhf_operator.kube.store import JobKey
 from rlhf_operator.planning.plan import Manifest
 from rlhf_operator.planning.snapshot import Refusal
+from rlhf_operator.planning.trouble import quota_of
 
 _FIRST_SECONDS = 2.0
 _LONGEST_SECONDS = 30.0
@@ -95,6 +96,4 @@ def _name(manifest: Manifest) -> tuple[str, str]:
 def _reason(error: ApiError) -> ConditionReason:
     if isinstance(error, NameTakenError):
         return ConditionReason.NAME_TAKEN
-    if "exceeded quota" in error.said:
-        return ConditionReason.QUOTA_EXCEEDED
-    return ConditionReason.OBJECT_REFUSED
+    return ConditionReason.QUOTA_EXCEEDED if quota_of(error.said) else ConditionReason.OBJECT_REFUSED

@@ -58,6 +58,15 @@ def controller_labels(job: RLHFJob) -> dict[str, str]:
     return {**names.job_labels(job.name), names.COMPONENT_LABEL: names.CONTROLLER_COMPONENT}
 
 
+def at_the_places_of(manifest: Any, living: Any) -> Any:
+    """The part of a living object that a manifest speaks of, with the values that it has."""
+    if isinstance(manifest, Mapping) and isinstance(living, Mapping):
+        return {key: at_the_places_of(value, living[key]) for key, value in manifest.items() if key in living}
+    if isinstance(manifest, list | tuple) and isinstance(living, list) and len(manifest) == len(living):
+        return [at_the_places_of(ours, theirs) for ours, theirs in zip(manifest, living, strict=True)]
+    return living
+
+
 def plain(model: BaseModel, **options: Any) -> dict[str, Any]:
     """A part of the manifest as Kubernetes spells it, without what is unset."""
     return model.model_dump(mode="json", by_alias=True, exclude_none=True, **options)

@@ -117,7 +117,7 @@ def _before_the_head(seen: Seen) -> str:
     if seen.snapshot.ray_cluster is not None:
         return "The RayCluster of before is still being deleted; another is made when it is gone."
     left = [pod for pod in seen.snapshot.pods if pods.component(pod) != CONTROLLER_COMPONENT]
-    if not left and seen.claim is not None and pods.going(seen.claim):
+    if not left and seen.claim is not None and seen.claim_leaves:
         return f'Claim "{pods.name_of(seen.claim)}" is being deleted; another is made when it is gone.'
     if not left:
         return "The RayCluster is being made."

@@ -10,7 +10,7 @@ from rlhf_api.reasons import ConditionReason
 from rlhf_api.types import Condition, RLHFJobStatus
 from rlhf_operator.planning import pods
 from rlhf_operator.planning.plan import Event
-from rlhf_operator.planning.refusals import told_nowhere_else
+from rlhf_operator.planning.refusals import refused_to_us
 from rlhf_operator.planning.restarts import never_joined
 from rlhf_operator.planning.roles import incidents
 from rlhf_operator.planning.seen import Seen
@@ -38,7 +38,6 @@ _ORDINARY = {
     ConditionReason.NOT_SUSPENDED,
     ConditionReason.ALL_ROLES_WHOLE,
 }
-_WHOLE = (ConditionType.ROLES_READY, ConditionType.RUNNING)
 
 
 def events(seen: Seen, after: RLHFJobStatus) -> Iterator[Event]:
@@ -47,8 +46,8 @@ def events(seen: Seen, after: RLHFJobStatus) -> Iterator[Event]:
         before = seen.condition(ConditionType(condition.type))
         if before is None or (before.status, before.reason) != (condition.status, condition.reason):
             yield from _of_change(condition)
-    if all(condition.status == ConditionStatus.TRUE for condition in after.conditions if condition.type in _WHOLE):
-        for refusal in told_nowhere_else(seen):
+    if after.summary == "Training":  # no condition says it then
+        for refusal in refused_to_us(seen):
             key = f"{refusal.reason}/{refusal.message}"
             yield Event(type="Warning", reason=refusal.reason, message=_cut(refusal.message), key=key)
     for incident in incidents(seen):

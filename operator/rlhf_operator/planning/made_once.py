@@ -5,12 +5,12 @@ Only their owner is restored, when somebody took it away; without it they would 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 
 from rlhf_api.formats import parse_time
 from rlhf_operator.manifests.controller_job import controller_job
+from rlhf_operator.manifests.objects import at_the_places_of
 from rlhf_operator.planning import pods
 from rlhf_operator.planning.plan import Manifest
 from rlhf_operator.planning.seen import Seen
@@ -58,11 +58,4 @@ def _owned_again(seen: Seen, ours: Manifest, living: Object) -> Manifest | None:
     owned = pods.owned_by(living, seen.snapshot.job.metadata.uid or "")
     if owned or pods.going(living) or is_of_former_job(seen, living):
         return None
-    return {**ours, "spec": _as_it_is(ours["spec"], living.get("spec"))}
-
-
-def _as_it_is(ours: Any, living: Any) -> Any:
-    """The fields that we name, with the values that they have."""
-    if isinstance(ours, Mapping) and isinstance(living, Mapping):
-        return {name: _as_it_is(value, living[name]) for name, value in ours.items() if name in living}
-    return living
+    return {**ours, "spec": at_the_places_of(ours["spec"], living.get("spec"))}

@@ -79,7 +79,7 @@ def _work(seen: Seen) -> Course:
     if seen.ray_cluster is None:
         # KubeRay takes pods of an earlier RayCluster of the same name for its own: they must be gone first.
         deletes += lifecycle.leftovers(seen)
-        free = seen.snapshot.ray_cluster is None and not _ray_pods(seen) and not _claim_leaves(seen)
+        free = seen.snapshot.ray_cluster is None and not _ray_pods(seen) and not seen.claim_leaves
         made = [rollout.first_ray_cluster(seen)] if free else []
         told = [_created(seen)] if free and seen.before.start_time is None else []
         return Course(stage=Stage.WORKING, deletes=deletes, applies=[*applies, *made], events=told, ending=last_words)
@@ -97,10 +97,6 @@ def _work(seen: Seen) -> Course:
         ending=last_words,
         lost_head=rolled.lost_head,
     )
-
-
-def _claim_leaves(seen: Seen) -> bool:
-    return seen.claim is not None and pods.going(seen.claim)
 
 
 def _ray_pods(seen: Seen) -> bool:

@@ -16,14 +16,14 @@ _OF_PODS = ("FailedToCreateHeadPod", "FailedToCreateWorkerPod")
 
 def refused_objects(seen: Seen) -> Trouble | None:
     """Everything that is refused, as one: it is named in each condition that it may keep from being true."""
-    found = [*map(_of_ours, seen.snapshot.refusals), *_of_kuberays(seen)]
+    found = [*refused_to_us(seen), *_of_kuberays(seen)]
     if not found:
         return None
     return Trouble(reason=found[0].reason, message=" ".join(trouble.message for trouble in found))
 
 
-def told_nowhere_else(seen: Seen) -> Iterator[Trouble]:
-    """Refusals one by one, for a job that works without those objects."""
+def refused_to_us(seen: Seen) -> Iterator[Trouble]:
+    """What the API server did not take from the operator, one by one."""
     return map(_of_ours, seen.snapshot.refusals)
 
 
@@ -57,8 +57,8 @@ def _of_kuberays(seen: Seen) -> Iterator[Trouble]:
             continue
         said = sentence(text_of(event))
         message = f"KubeRay cannot make what the head needs ({reason}): {said}"
-        if "exceeded quota" in said:
-            message += f' The ResourceQuota "{quota_of(said)}" of the namespace must allow more.'
+        if quota := quota_of(said):
+            message += f' The ResourceQuota "{quota}" of the namespace must allow more.'
             yield Trouble(reason=ConditionReason.QUOTA_EXCEEDED, message=message)
         else:
             yield Trouble(reason=ConditionReason.OBJECT_REFUSED, message=message)

@@ -102,6 +102,11 @@ class Seen:
         return self.snapshot.children.get(("PersistentVolumeClaim", names.state_claim(self.snapshot.job.name)))
 
     @property
+    def claim_leaves(self) -> bool:
+        """Whether that claim is being deleted."""
+        return self.claim is not None and pods.going(self.claim)
+
+    @property
     def everything_placed(self) -> bool:
         """Whether every pod of head and roles has a node."""
         return (

@@ -17,6 +17,8 @@ from rlhf_operator.planning.seen import Seen
 from rlhf_operator.planning.trouble import Trouble
 
 _LONGEST_SUMMARY = 16
+_COMING = (ConditionReason.WAITING_FOR_PODS, ConditionReason.LOADING_MODELS)
+"""Of `RolesReady`: the pods are on their way, and nothing is wrong with them."""
 _WORDS = {
     ConditionReason.CLUSTER_CREATING: "Creating",
     ConditionReason.WAITING_FOR_PODS: "Pending",
@@ -66,11 +68,9 @@ def summary(course: Course, by_type: Mapping[ConditionType, Condition]) -> str:
     )
     whole = roles.status == ConditionStatus.TRUE
     if running.status == ConditionStatus.TRUE:
-        passing = roles.reason in (ConditionReason.WAITING_FOR_PODS, ConditionReason.LOADING_MODELS)
-        return "Training" if whole else "Recovering" if passing else _word(roles)
+        return "Training" if whole else "Recovering" if roles.reason in _COMING else _word(roles)
     if course.refusal is None and ready.status != ConditionStatus.TRUE:
-        comes_first = (ConditionReason.WAITING_FOR_PODS, ConditionReason.LOADING_MODELS)
-        return _word(ready if roles.reason in comes_first else roles)
+        return _word(ready if roles.reason in _COMING else roles)
     if not whole and roles.reason != ConditionReason.LOADING_MODELS:
         return _word(roles)
     return _word(running) if running.reason != ConditionReason.NOT_STARTED else _word(roles if not whole else running)

@@ -178,10 +178,10 @@ def refused_pods(warnings: Sequence[Object], prefix: str, part: Part, *, since: 
             continue
         if since is not None and time_of(event) < since:
             return None
-        if "exceeded quota" in said:
+        if quota := quota_of(said):
             reason = ConditionReason.QUOTA_EXCEEDED
             hint = (
-                f'The ResourceQuota "{quota_of(said)}" of the namespace must allow more,'
+                f'The ResourceQuota "{quota}" of the namespace must allow more,'
                 f" or `{part.field}.resources` ask for less."
             )
         else:
@@ -192,7 +192,7 @@ def refused_pods(warnings: Sequence[Object], prefix: str, part: Part, *, since: 
 
 
 def quota_of(said: str) -> str:
-    """The name of the quota that a refusal speaks of."""
+    """The name of the quota that a refusal speaks of; empty if it is about something else."""
     return said.partition("exceeded quota: ")[2].partition(",")[0]
 
 
