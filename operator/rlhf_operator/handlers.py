@@ -10,8 +10,10 @@ once. So by the first wake of a worker the store has all that there was.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from http import HTTPStatus
 from itertools import chain, repeat
 from typing import Any
 
@@ -30,6 +32,10 @@ class _Patience:
 
     def __iter__(self) -> Iterator[float]:
         return chain((0.5, 1, 2, 3, 5), repeat(8.0))
+
+
+class KindGoneError(Exception):
+    """The definition of a watched kind was deleted; it may be back already."""
 
 
 class Watches:
@@ -54,14 +60,17 @@ class Watches:
         self._kinds = tuple(kinds)
         self._namespaces = tuple(namespaces)
         self._connection = connection
-        self._stop = threading.Event()
         self._home = asyncio.get_running_loop()
+        self._stopped = False
+        self._loop: asyncio.AbstractEventLoop | None = None  # kopf's
+        self._stop = asyncio.Event()
 
     async def run(self) -> None:
         """Watch until `stop` is called.
 
         Raises:
-            Exception: A watch met an error that kopf cannot heal.
+            KindGoneError: The API server does not know a watched kind any more.
+            Exception: A watch met another error that kopf cannot heal.
         """
         ended: asyncio.Future[None] = self._home.create_future()
 
@@ -71,9 +80,10 @@ class Watches:
 
         def work() -> None:
             try:
-                self._run()
+                asyncio.run(self._watch())
             except Exception as error:
-                self._tell(settle, error)
+                gone = getattr(error, "status", None) == HTTPStatus.NOT_FOUND  # kopf's error, which is not public
+                self._tell(settle, KindGoneError() if gone else error)
             else:
                 self._tell(settle, None)
 
@@ -83,10 +93,21 @@ class Watches:
 
     def stop(self) -> None:
         """End the watches."""
-        self._stop.set()
+        self._stopped = True
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended already
+                self._loop.call_soon_threadsafe(self._stop.set)
 
-    def _run(self) -> None:
-        kopf.run(
+    async def _watch(self) -> None:
+        """In kopf's loop.
+
+        The flag must be of the loop: kopf waits for one of threads in a thread, which would outlive a watch that
+        failed, and the failure would never be seen.
+        """
+        self._loop = asyncio.get_running_loop()
+        if self._stopped:
+            return
+        await kopf.operator(
             registry=self._registry(),
             settings=_settings(self._kinds),
             standalone=True,
@@ -94,7 +115,7 @@ class Watches:
             namespaces=self._namespaces,
             stop_flag=self._stop,
         )
-        if not self._stop.is_set():
+        if not self._stopped:
             raise RuntimeError("kopf has ended although nobody asked it to")
 
     def _registry(self) -> kopf.OperatorRegistry:

@@ -9,6 +9,7 @@ start ─► API server, CRD, rights there? ─► stand by ─► leader ─►
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import time
 from contextlib import AsyncExitStack
@@ -20,7 +21,7 @@ from kubernetes.aio.client.configuration import Configuration
 
 from rlhf_operator.config import ProcessSettings, Settings
 from rlhf_operator.control.client import ControlClient
-from rlhf_operator.handlers import Watches
+from rlhf_operator.handlers import KindGoneError, Watches
 from rlhf_operator.health import Health
 from rlhf_operator.kube import kinds
 from rlhf_operator.kube.applied import Applied
@@ -207,8 +208,10 @@ class Operator:
         changed = asyncio.create_task(self._kinds_changed(), name="kinds")
         try:
             await asyncio.wait([running, changed], return_when=asyncio.FIRST_COMPLETED)
-            if running.done() and not changed.done() and await self._kinds() == self._watched:
-                await running  # which raises
+            if running.done() and await self._kinds() == self._watched:
+                with contextlib.suppress(KindGoneError):
+                    await running  # which raises
+                await self._check_cluster()
         finally:
             watches.stop()
             await asyncio.wait([running], timeout=_STOP_SECONDS)
