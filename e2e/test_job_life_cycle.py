@@ -1,14 +1,19 @@
-"""A job's life: suspend and resume, change while it trains, deadlines, the time after the end, and deletion."""
+"""A job's life: suspend and resume, change while it trains, deadlines, the time after the end, and deletion.
+
+Some of it is asked for with kubectl, some with `rlhf`, whose waiting is tested by looking at once when it has ended.
+"""
 
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from e2e.jobs import Job, apply, quick
+from e2e.jobs import START_SECONDS, Job, apply, quick
 from e2e.lab import Lab
 from e2e.operator import Operator
+from e2e.rlhf import Running, rlhf, running
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -25,7 +30,14 @@ def job(operator: Operator, module_lab: Lab) -> Iterator[Job]:
     module_lab.kubectl("delete", "rlhfjob", "--all", "--timeout=60s")
 
 
-def test_a_change_of_one_role_rolls_that_role_alone_and_is_not_counted(job: Job) -> None:
+@pytest.fixture(scope="module")
+def watch(job: Job, module_lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """`rlhf status --watch` of that job, until it is deleted."""
+    with running(module_lab, tmp_path_factory.mktemp("watch"), "status", job.name, "--watch") as watch:
+        yield watch
+
+
+def test_a_change_of_one_role_rolls_that_role_alone_and_is_not_counted(job: Job, watch: Running) -> None:
     before = job.uids(*ROLES, "head", "controller")
     _patch(job, _on_role(job, "reference", "pod", {"env": [{"name": "NOTE", "value": "changed"}]}))
     job.wait_for("reference has a new pod", lambda _: _new(job, "reference", before))
@@ -38,8 +50,8 @@ def test_a_change_of_one_role_rolls_that_role_alone_and_is_not_counted(job: Job)
 
 def test_scaling_a_role_while_training_adds_and_removes_its_pods_alone(job: Job) -> None:
     before = job.uids("actor", "reference", "head", "controller")
-    _patch(job, _on_role(job, "reward", "replicas", 2))
-    job.wait_for("two rewards take part", lambda status: _role(status, "reward").get("ready") == 2)
+    assert "from 1 to 2" in rlhf(job.lab, "scale", job.name, "reward", "2", "--wait", timeout=START_SECONDS)
+    assert _role(job.status, "reward")["ready"] == 2
     job.wait_step(job.step + 3)
     _patch(job, _on_role(job, "reward", "replicas", 1))
     job.wait_for("one reward pod is left", lambda _: len(job.pods("reward")) == 1)
@@ -49,19 +61,20 @@ def test_scaling_a_role_while_training_adds_and_removes_its_pods_alone(job: Job)
 
 
 def test_suspend_frees_every_pod_and_resume_goes_on_from_that_step(job: Job) -> None:
-    job.suspend(True)
-    job.wait("Suspended", timeout=120)
+    rlhf(job.lab, "suspend", job.name, "--wait", timeout=150)
+    assert job.condition("Suspended")["status"] == "True"
     assert job.all_pods() == []
     done = job.step
     assert done > 5
-    job.suspend(False)
+    rlhf(job.lab, "resume", job.name, "--wait", timeout=START_SECONDS)
+    assert job.condition("Running")["status"] == "True"
+    assert job.condition("Suspended")["status"] == "False"
     job.wait_step(done + 1)
     first = re.search(r"[Gg]oing on after step (\d+)", job.logs("controller"))
     assert first and int(first.group(1)) >= done, job.logs("controller")[-2000:]
-    assert job.condition("Suspended")["status"] == "False"
 
 
-def test_a_job_is_deleted_whole_also_while_the_operator_is_down(job: Job, operator: Operator) -> None:
+def test_a_job_is_deleted_whole_also_while_the_operator_is_down(job: Job, watch: Running, operator: Operator) -> None:
     operator.scale(0)
     try:
         job.lab.kubectl("delete", "rlhfjob", job.name, "--wait=true", "--timeout=30s")
@@ -74,6 +87,10 @@ def test_a_job_is_deleted_whole_also_while_the_operator_is_down(job: Job, operat
         )
     finally:
         operator.scale(1)
+    assert watch.ended() == 1
+    states = re.findall(r"^\S+ +(\w+) +step ", watch.text, re.MULTILINE)
+    assert {"Training", "Suspended"} <= set(states), watch.text
+    assert "deleted" in watch.text.splitlines()[-1]
 
 
 def test_a_job_that_runs_too_long_fails_and_frees_its_gpus(operator: Operator, lab: Lab) -> None:
@@ -81,11 +98,21 @@ def test_a_job_that_runs_too_long_fails_and_frees_its_gpus(operator: Operator, l
     message = job.wait("Failed", reason="DeadlineExceeded")
     assert "activeDeadlineSeconds" in message
     lab.wait("no role pod is left", lambda: not job.pods("actor"), timeout=60)
+    assert "RLHFJob/late is gone" in rlhf(lab, "delete", job.name, "--yes", "--wait")
+    assert lab.find("rlhfjob", job.name) is None
+    assert job.all_pods() == []
 
 
-def test_a_finished_job_is_deleted_after_its_time(operator: Operator, lab: Lab) -> None:
-    job = apply(lab, quick("short", steps=2, ttlSecondsAfterFinished=10))
-    job.wait("Complete")
+def test_a_finished_job_is_deleted_after_its_time(operator: Operator, lab: Lab, tmp_path: Path) -> None:
+    job = apply(lab, quick("short", steps=2, ttlSecondsAfterFinished=20))
+    with (
+        running(lab, tmp_path, "status", job.name, "--watch") as watch,
+        running(lab, tmp_path, "logs", job.name, "--follow") as logs,
+    ):
+        job.wait("Complete")
+        assert (watch.ended(), logs.ended()) == (0, 0), watch.text + logs.text
+    assert "RLHFJob/short is complete" in watch.text
+    assert re.search(r"\bstep 2/2\b", logs.text), logs.text
     lab.wait("the job is gone", lambda: lab.find("rlhfjob", job.name) is None, timeout=60)
 
 

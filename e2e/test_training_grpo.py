@@ -1,16 +1,13 @@
 """GRPO with a rule for a reward, in two replicas, driven by the `rlhf` command as a researcher would."""
 
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 
 import pytest
 
-from e2e.cluster import paths
 from e2e.jobs import EXAMPLES, Job
 from e2e.lab import Lab
 from e2e.operator import Operator
+from e2e.rlhf import rlhf
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
 
@@ -23,20 +20,6 @@ def job(operator: Operator, module_lab: Lab) -> Iterator[Job]:
     assert "RLHFJob/grpo-spelling created" in said and "rlhf status grpo-spelling --watch" in said
     yield Job(module_lab, "grpo-spelling")
     module_lab.kubectl("delete", "rlhfjob", "--all", "--timeout=60s")
-
-
-def rlhf(lab: Lab, command: str, *words: str, timeout: float = 120) -> str:
-    """Run the command against the cluster; returns what it printed."""
-    where = ["--kubeconfig", str(paths.KUBECONFIG), "--namespace", lab.namespace]
-    done = subprocess.run(
-        [sys.executable, "-m", "rlhf_cli", command, *where, *words],
-        env={**os.environ, "PYTHONPATH": str(paths.PROJECT / "operator"), "COLUMNS": "120"},
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-    )
-    assert done.returncode == 0, f"{command} {words}: exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
-    return done.stdout
 
 
 def test_both_replicas_of_the_reward_score_every_step(job: Job) -> None:
