@@ -12,9 +12,9 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import enum
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from rlhf_runtime.errors import UnknownMethodError
 
@@ -169,8 +169,12 @@ class Worker:
     `self.context` tells role, rank, seed and the running call, already in `__init__`. A worker whose methods write
     should give its state in `state_dict` and take it in `load_state_dict`: snapshots bound how many updates a restart
     must replay. Without them, a restart replays every update since the first, which is right but slow.
+
+    `imports` names modules that take seconds to import and that this class imports late: a spare process imports them
+    before anybody needs it, and a restart does not wait for them. One that is not installed is passed over.
     """
 
+    imports: ClassVar[Sequence[str]] = ()
     context: WorkerContext
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Worker:

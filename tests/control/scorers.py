@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -37,10 +38,12 @@ class RolePods(SimulatedBackend):
         self.pods = pods
         self.places: list[Place] = []
 
-    def start_host(self, name: str, *, in_background: bool = False, place: Place | None = None) -> SimulatedHost:
+    def start_host(
+        self, name: str, *, preload: Sequence[str] | None = None, place: Place | None = None
+    ) -> SimulatedHost:
         assert place is not None
         self.places.append(place)
-        return super().start_host(name, in_background=in_background, place=place)
+        return super().start_host(name, preload=preload, place=place)
 
     def pods_of(self, role: str) -> list[str]:
         return self.pods.get(role, [])

@@ -93,12 +93,12 @@ class Backend(ABC):
         self._timers_lock = threading.Lock()  # the caller's thread sets timers while another pumps
 
     @abstractmethod
-    def start_host(self, name: str, *, in_background: bool = False, place: Place | None = None) -> Host:
+    def start_host(self, name: str, *, preload: Sequence[str] | None = None, place: Place | None = None) -> Host:
         """Begin to start a blank host; does not wait for it, nor for a place to be free.
 
         Args:
             name: For messages.
-            in_background: Whether it is for later, and its start must slow down nobody.
+            preload: Of a spare, what it imports before it is needed, without slowing down anybody; None: needed now.
             place: Where it belongs; a backend that does not pin places starts it anywhere.
         """
 

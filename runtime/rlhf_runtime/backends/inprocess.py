@@ -54,7 +54,7 @@ class InProcessBackend(Backend):
         super().__init__()
         self._queue: deque[tuple[LocalHost, Callable[[], Outcome], OnDone]] = deque()
 
-    def start_host(self, name: str, *, in_background: bool = False, place: Place | None = None) -> LocalHost:
+    def start_host(self, name: str, *, preload: Sequence[str] | None = None, place: Place | None = None) -> LocalHost:
         """Make a blank host object."""
         return LocalHost(name=name, worker_host=WorkerHost())
 

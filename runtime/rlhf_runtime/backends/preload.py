@@ -2,37 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
-import importlib.util
 import os
 import sys
 import threading
+from collections.abc import Sequence
 
-_MODULES = (
-    "torch",
-    "torch.nn.functional",
-    "transformers.models.auto.modeling_auto",
-    "transformers.models.qwen3.modeling_qwen3",
-    "transformers.generation.utils",
-    "rlhf_runtime.host",
-    "rlhf_runtime.workers.actor",
-    "rlhf_runtime.workers.critic",
-    "rlhf_runtime.workers.reference",
-    "rlhf_runtime.workers.reward",
-    "rlhf_runtime.workers.rule",
-)
 _LOWEST_PRIORITY = 19
 
 
-def _import_all() -> None:
-    """A module that is not installed is not needed."""
-    for name in _MODULES:
-        if importlib.util.find_spec(name.partition(".")[0]) is not None:
+def _import_all(modules: Sequence[str]) -> None:
+    for name in ("torch", "rlhf_runtime.host", *modules):
+        with contextlib.suppress(ImportError):  # a worker that needs it will say so; a spare has nobody to tell
             importlib.import_module(name)
 
 
-def import_all_in_background() -> None:
-    """Import what any role may need, at the lowest priority: a spare must not take the processor from roles that work.
+def import_in_background(modules: Sequence[str]) -> None:
+    """Import what any role needs and these modules, at the lowest priority: those that work need the processor.
 
     On Linux a priority belongs to a thread, so the imports get one of their own; without privileges a thread that was
     made to wait could never be hurried again.
@@ -45,7 +32,7 @@ def import_all_in_background() -> None:
         try:
             if sys.platform == "linux":
                 os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _LOWEST_PRIORITY)
-            _import_all()
+            _import_all(modules)
         except BaseException as error:  # raised again in the thread that waits
             failures.append(error)
 

@@ -88,13 +88,13 @@ class RayBackend(Backend):
             concurrency_groups={"control": 1},
         )(RoleProcess)
 
-    def start_host(self, name: str, *, in_background: bool = False, place: Place | None = None) -> RayHost:
+    def start_host(self, name: str, *, preload: Sequence[str] | None = None, place: Place | None = None) -> RayHost:
         """Begin to start a blank role process."""
         actor_class = self._actor_class
         if self.pins_places:
             assert place is not None, "a process without a place could never be a role's"
             actor_class = actor_class.options(resources={names.ray_resource(place.role): 1}, num_gpus=place.gpus)
-        host = RayHost(name, actor_class.remote(in_background=in_background))
+        host = RayHost(name, actor_class.remote(preload=preload))
         self._hosts.append(host)
         return host
 

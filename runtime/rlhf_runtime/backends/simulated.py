@@ -114,7 +114,9 @@ class SimulatedBackend(Backend):
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
 
-    def start_host(self, name: str, *, in_background: bool = False, place: Place | None = None) -> SimulatedHost:
+    def start_host(
+        self, name: str, *, preload: Sequence[str] | None = None, place: Place | None = None
+    ) -> SimulatedHost:
         """Begin to start a blank host."""
         host = SimulatedHost(
             name=name,

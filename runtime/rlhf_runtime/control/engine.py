@@ -35,7 +35,7 @@ from rlhf_runtime.control.events import Observer, event_of
 from rlhf_runtime.control.graph import ColumnPiece, ColumnRef, EffectOrder, Node, NodeState, Shard, skipped
 from rlhf_runtime.control.live import LiveChanges
 from rlhf_runtime.control.memory import PeakMemory
-from rlhf_runtime.control.processes import ProcessPool, RoleGroup, WorkerSeat, processes_for
+from rlhf_runtime.control.processes import ProcessPool, RoleGroup, WorkerSeat, processes_for, slow_imports
 from rlhf_runtime.control.recovery import Recovery
 from rlhf_runtime.control.settings import EngineSettings
 from rlhf_runtime.errors import (
@@ -86,6 +86,7 @@ class Engine:
         self.pool = ProcessPool(
             backend,
             spares=settings.spares,
+            preload=lambda: slow_imports(self.groups),
             assign=self._assignment,
             on_joined=self.recovery.seat_joined,
             on_failed=self.recovery.seat_failed,

@@ -148,6 +148,7 @@ class ProcessPool:
     Args:
         backend: Where the processes live.
         spares: How many blank processes are kept ready.
+        preload: Tells what a spare imports, which may become any role.
         assign: Makes the assignment of a seat's next attempt.
         on_joined: Called when a seat is ready.
         on_failed: Called when a seat's assignment failed.
@@ -159,6 +160,7 @@ class ProcessPool:
         backend: Backend,
         *,
         spares: int,
+        preload: Callable[[], Sequence[str]],
         assign: Callable[[WorkerSeat], Assignment],
         on_joined: Callable[[WorkerSeat], None],
         on_failed: Callable[[WorkerSeat, BaseException], None],
@@ -166,6 +168,7 @@ class ProcessPool:
     ) -> None:
         self._backend = backend
         self._wanted = spares
+        self._preload = preload
         self._spares: list[Host] = []
         self._assign = assign
         self._on_joined = on_joined
@@ -196,7 +199,7 @@ class ProcessPool:
     def fill_spares(self) -> None:
         """Start blank processes until as many wait as should; call it when nothing is urgent."""
         while len(self._spares) < self._wanted and not self._backend.pins_places:
-            host = self._new_host(None, in_background=True)
+            host = self._new_host(None, preload=self._preload())
             self._spares.append(host)
             self._backend.submit(host, "ping", (), (), self._guard(functools.partial(self._spare_news, host)))
 
@@ -205,9 +208,9 @@ class ProcessPool:
         pods = self._backend.pods_of(process.place.role)
         return pods is not None and len(pods) < len(process.owner.everyone)
 
-    def _new_host(self, place: Place | None, *, in_background: bool = False) -> Host:
+    def _new_host(self, place: Place | None, *, preload: Sequence[str] | None = None) -> Host:
         self._started += 1
-        return self._backend.start_host(f"role-process-{self._started}", in_background=in_background, place=place)
+        return self._backend.start_host(f"role-process-{self._started}", preload=preload, place=place)
 
     def _spare_news(self, host: Host, outcome: Outcome) -> None:
         if isinstance(outcome.error, HostDiedError) and host in self._spares:
@@ -249,6 +252,17 @@ class ProcessPool:
 
         set_limit(Outcome())
         self._backend.submit(host, "assign", (self._assign(seat),), (), self._guard(joined))
+
+
+def slow_imports(groups: Mapping[str, RoleGroup]) -> Sequence[str]:
+    """What a process that may become any of these roles should import beforehand.
+
+    Of the modules of worker classes only ours: another's may do anything when it is imported.
+    """
+    classes = {group.cls for group in groups.values()}
+    ours = {cls.__module__ for cls in classes if cls.__module__.startswith(f"{__package__.partition('.')[0]}.")}
+    late = {name for cls in classes for name in getattr(cls, "imports", ())}
+    return sorted(late) + sorted(ours)
 
 
 def processes_for(role: Role, groups: Mapping[str, RoleGroup]) -> Sequence[Process]:

@@ -16,6 +16,12 @@ from rlhf_runtime.errors import RlhfError
 from rlhf_runtime.models.heads import BODY_FOLDER, ScalarHeadModel, has_scalar_head
 
 SHORT = 128  # positions
+SLOW_IMPORTS = (
+    "transformers.models.auto.modeling_auto",
+    "transformers.models.qwen3.modeling_qwen3",
+    "transformers.generation.utils",
+)
+"""What loading and generating import late."""
 
 
 class ModelNotFoundError(RlhfError, ValueError):

@@ -22,7 +22,7 @@ from rlhf_runtime.engines.rollout import make_rollout_engine
 from rlhf_runtime.engines.rollout.base import SamplingConfig
 from rlhf_runtime.engines.training import ActorUpdateConfig, OptimizerConfig, actor_update, make_optimizer
 from rlhf_runtime.models.exporting import export_to
-from rlhf_runtime.models.loading import load_causal_lm, load_tokenizer, no_progress_bars
+from rlhf_runtime.models.loading import SLOW_IMPORTS, load_causal_lm, load_tokenizer, no_progress_bars
 from rlhf_runtime.tasks.base import exact_match
 from rlhf_runtime.worker import Dispatch, Effect, Worker, register
 from rlhf_runtime.workers.prompts import encode_prompts
@@ -75,6 +75,8 @@ class ActorWorker(Worker):
         settings: Generation, optimizer and update.
         model_field: The manifest's field that named the model, for messages.
     """
+
+    imports = SLOW_IMPORTS
 
     def __init__(self, model: str, settings: ActorSettings, model_field: str = "spec.model") -> None:
         self._settings = settings

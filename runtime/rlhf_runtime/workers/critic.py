@@ -12,7 +12,7 @@ from rlhf_runtime.algorithms.counter_rng import StepSeed
 from rlhf_runtime.data_proto import DataProto
 from rlhf_runtime.engines.scalar_outputs import compute_values
 from rlhf_runtime.engines.training import CriticUpdateConfig, OptimizerConfig, critic_update, make_optimizer
-from rlhf_runtime.models.loading import load_scalar_model
+from rlhf_runtime.models.loading import SLOW_IMPORTS, load_scalar_model
 from rlhf_runtime.worker import Dispatch, Effect, Worker, register
 
 
@@ -32,6 +32,8 @@ class CriticWorker(Worker):
         settings: Optimizer and update.
         model_field: The manifest's field that named the model, for messages.
     """
+
+    imports = SLOW_IMPORTS
 
     def __init__(self, model: str, settings: CriticSettings, model_field: str = "spec.model") -> None:
         self._settings = settings

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from rlhf_runtime.data_proto import DataProto
 from rlhf_runtime.engines.logprobs import compute_log_probs
-from rlhf_runtime.models.loading import load_causal_lm
+from rlhf_runtime.models.loading import SLOW_IMPORTS, load_causal_lm
 from rlhf_runtime.worker import Effect, Worker, register
 
 
@@ -17,6 +17,8 @@ class ReferenceWorker(Worker):
         model: A folder or a Hugging Face id.
         model_field: The manifest's field that named the model, for messages.
     """
+
+    imports = SLOW_IMPORTS
 
     def __init__(self, model: str, model_field: str = "spec.model") -> None:
         self._model = load_causal_lm(model, field=model_field)

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from rlhf_runtime.data_proto import DataProto
 from rlhf_runtime.engines.scalar_outputs import compute_scores
-from rlhf_runtime.models.loading import load_reward_model, load_tokenizer
+from rlhf_runtime.models.loading import SLOW_IMPORTS, load_reward_model, load_tokenizer
 from rlhf_runtime.worker import Effect, Worker, register
 
 MISSING_END_SCORE = -2.0
@@ -21,6 +21,8 @@ class RewardWorker(Worker):
         missing_end_score: Of a response that was cut off; scores are normalized to about mean 0 and variance 1.
         model_field: The manifest's field that named the model, for messages.
     """
+
+    imports = SLOW_IMPORTS
 
     def __init__(
         self,

@@ -22,7 +22,7 @@ from rlhf_runtime.engines.logprobs import response_log_probs
 from rlhf_runtime.engines.rollout import SamplingConfig, make_rollout_engine
 from rlhf_runtime.engines.training import OptimizerConfig, make_optimizer
 from rlhf_runtime.errors import DataError, RefusedError
-from rlhf_runtime.models.loading import load_causal_lm, load_tokenizer
+from rlhf_runtime.models.loading import SLOW_IMPORTS, load_causal_lm, load_tokenizer
 from rlhf_runtime.models.text_scorers import load_text_scorer
 from rlhf_runtime.values import Loss, TokenizedText
 from rlhf_runtime.worker import Dispatch, Effect, Worker, register
@@ -45,6 +45,8 @@ class ActorWorker(Worker):
         rollout: Rollout engine, "cached" or "transformers".
         max_prompt_length: Width of the prompts' tokens where several ranks generate; unused with one.
     """
+
+    imports = SLOW_IMPORTS
 
     def __init__(
         self,
@@ -208,6 +210,8 @@ class CriticWorker(Worker):
             any other model, which gets a new head.
     """
 
+    imports = SLOW_IMPORTS
+
     def __init__(self, model_name: str) -> None:
         self._scorer = load_text_scorer(model_name, seed=self.context.seed)
 
@@ -229,6 +233,8 @@ class RewardModelWorker(Worker):
             classifier, which reads prompt and response as a pair.
         label: Which output of a classifier with several is the reward.
     """
+
+    imports = SLOW_IMPORTS
 
     def __init__(self, model_name: str, label: int = 0) -> None:
         self._scorer = load_text_scorer(model_name, seed=self.context.seed, must_be_trained=True, label=label)
