@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 import yaml
-from click.testing import CliRunner, Result
-from tiny_job import metrics_of, summary_of, write_tiny_job
+from click.testing import CliRunner
+from tiny_job import metrics_of, rlhf_run, summary_of, write_tiny_job
 
 from rlhf_cli.main import main
 from rlhf_cli.run_job import RunOptions, run_job
@@ -23,11 +23,6 @@ from rlhf_runtime.resilience.local_store import LocalStateStore
 
 pytestmark = [pytest.mark.job, pytest.mark.usefixtures("here")]
 RUN = Path("runs/tiny")
-
-
-def rlhf_run(*arguments: str) -> Result:
-    """Run the command; an exception that it lets through fails the test."""
-    return CliRunner().invoke(main, ["run", *arguments, "--backend=in-process"], catch_exceptions=False)
 
 
 def write_module(folder: Path, name: str, text: str) -> None:

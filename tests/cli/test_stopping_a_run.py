@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tiny_job import metrics_of, summary_of, write_tiny_job
+from tiny_job import metrics_of, rlhf_run, summary_of, write_tiny_job
 
 RUN = Path("runs/tiny")
 STEPS = 20
@@ -74,15 +74,15 @@ class RunningCommand:
 @pytest.mark.timeout(900)
 def test_ctrl_c_stops_within_seconds_and_whole_and_the_same_command_goes_on(here: Path) -> None:
     write_tiny_job(here, steps=STEPS)
-    with RunningCommand("--runs-dir=undisturbed", "--backend=in-process") as undisturbed:
-        assert undisturbed.wait() == 0, undisturbed.lines
+    undisturbed = rlhf_run("tiny.yaml", "--runs-dir=undisturbed")
+    assert undisturbed.exit_code == 0, undisturbed.output
 
     with RunningCommand() as first:
         first.wait_for("step  4/")
         assert len([name for name in first.processes() if name.startswith("ray::RoleProces")]) >= 3
-        with RunningCommand("--backend=in-process") as second:
-            assert second.wait() == 1
-            assert second.lines[-1] == f'Error: another process (pid {first.process.pid}) runs in "runs/tiny"'
+        second = rlhf_run("tiny.yaml")
+        assert second.exit_code == 1
+        assert second.stderr == f'Error: another process (pid {first.process.pid}) runs in "runs/tiny"\n'
         first.press_ctrl_c()
         pressed = time.monotonic()
         assert first.wait() == 130

@@ -6,6 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from click.testing import CliRunner, Result
+
+from rlhf_cli.main import main
 
 NAME = "tiny"
 _WORDS = ["".join(letters) for letters in itertools.product("abcd", repeat=3)]
@@ -43,6 +46,11 @@ def write_tiny_job(
     file = folder / "tiny.yaml"
     file.write_text(yaml.safe_dump(manifest, sort_keys=False), encoding="utf-8")
     return file
+
+
+def rlhf_run(*arguments: str) -> Result:
+    """Run the command in this process; an exception that it lets through fails the test."""
+    return CliRunner().invoke(main, ["run", *arguments, "--backend=in-process"], catch_exceptions=False)
 
 
 def metrics_of(run: Path) -> list[dict[str, Any]]:
