@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rlhf_api import KIND
+from rlhf_api.apply_body import CONTENT_TYPE, apply_body
 from rlhf_api.names import JOB_LABEL
 from rlhf_cli.cluster import paths
 from rlhf_cli.cluster.errors import ClusterError, CrdMissingError, NotAllowedError, NotFoundError, UnreachableError
@@ -16,7 +17,6 @@ Object = dict[str, Any]
 FIELD_MANAGER = "rlhf"
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
-APPLY = "application/apply-patch+yaml"
 
 
 class Cluster:
@@ -65,7 +65,7 @@ class Cluster:
         query |= {"force": "true"} if force else {}
         query |= {"dryRun": "All"} if dry_run else {}
         path = paths.job(self.namespace, manifest["metadata"]["name"])
-        return self.http.request("PATCH", path, query=query, body=manifest, content_type=APPLY)
+        return self.http.request("PATCH", path, query=query, body=apply_body(manifest), content_type=CONTENT_TYPE)
 
     def patch(self, name: str, patch: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> Object:
         """A merge patch, or a JSON patch where a list is given."""

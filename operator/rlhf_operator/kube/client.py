@@ -17,6 +17,7 @@ from kubernetes.aio import config
 from kubernetes.aio.client.api_client import ApiClient
 from kubernetes.aio.client.configuration import Configuration
 
+from rlhf_api.apply_body import CONTENT_TYPE, apply_body
 from rlhf_operator.kube.errors import ApiError, LostLeaseError, Unreachable
 from rlhf_operator.kube.kinds import Kind
 
@@ -112,8 +113,8 @@ class KubeClient:
             "PATCH",
             kind.path(meta["namespace"], meta["name"], subresource=subresource),
             query={"fieldManager": FIELD_MANAGER, "force": "true"},
-            headers={"Content-Type": "application/apply-patch+yaml"},
-            body=manifest,
+            headers={"Content-Type": CONTENT_TYPE},
+            body=apply_body(manifest),
         )
 
     async def create(self, manifest: Mapping[str, Any], kind: Kind) -> dict[str, Any]:
