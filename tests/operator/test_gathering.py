@@ -29,6 +29,25 @@ def test_a_snapshot_has_what_belongs_to_the_job_and_nothing_of_others() -> None:
     run(test())
 
 
+def test_what_made_the_pods_is_asked_for_when_its_label_was_taken_and_anothers_is_not_taken_for_ours() -> None:
+    async def test() -> None:
+        async with looking() as it:
+            it.see(RLHF_JOB, job())
+            await it.look()
+            assert it.server.asked("GET .*/(rayclusters|jobs)/") == []  # nothing was made yet
+            it.see(POD, child("ppo", "mine"))
+            for kind, name, owner in (
+                (RAY_CLUSTER, "ppo", job()["metadata"]["uid"]),
+                (JOB, "ppo-controller", "another"),
+            ):
+                metadata = {"name": name, "namespace": "team", "ownerReferences": [{"uid": owner}]}
+                it.server.put(kind, {"metadata": metadata})
+            await it.look()
+            assert it.snapshots[1].ray_cluster is not None and it.snapshots[1].controller_job is None
+
+    run(test())
+
+
 def test_a_claim_that_the_manifest_names_is_read_and_missing_ones_are_told_apart() -> None:
     async def test() -> None:
         async with looking() as it:

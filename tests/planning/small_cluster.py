@@ -191,7 +191,10 @@ class SmallCluster:
             self.ray_cluster = self._merged(self.ray_cluster, manifest)
         elif manifest["kind"] == "Job":
             if self.controller_job is not None:
-                assert manifest["spec"] == self.controller_job["spec"], "the controller's Job is never edited"
+                spec = {"suspend": False} | self.controller_job["spec"] | manifest["spec"]
+                same = {**spec, "suspend": self.controller_job["spec"].get("suspend", False)}
+                assert {"suspend": False} | self.controller_job["spec"] == same, "it is never edited otherwise"
+                self.controller_job["spec"] = spec
             self.made_jobs += self.controller_job is None
             self.controller_job = self._merged(self.controller_job, manifest)
         else:

@@ -204,6 +204,13 @@ def test_a_changed_head_is_replaced():
             lambda cluster: [child["metadata"]["labels"].clear() for child in cluster.children.values()],
             id="labels are removed",
         ),
+        pytest.param(
+            lambda cluster: cluster.controller_job["metadata"]["labels"].clear(),
+            id="the controller's Job lost its label",
+        ),
+        pytest.param(
+            lambda cluster: cluster.controller_job["spec"].update(suspend=True), id="the controller's Job is suspended"
+        ),
     ],
 )
 def test_what_a_hand_changed_is_restored(interfere):
@@ -212,6 +219,7 @@ def test_what_a_hand_changed_is_restored(interfere):
     interfere(cluster)
     cluster.run(1).run_until(lambda cluster: cluster.summary == "Training", limit=30)
     assert set(cluster.children) == children
+    assert cluster.controller_job["metadata"]["labels"] and not cluster.controller_job["spec"].get("suspend")
     claims = {key for key in children if key[0] == "PersistentVolumeClaim"}
     assert all(cluster.children[key]["metadata"]["labels"] for key in children - claims)
 

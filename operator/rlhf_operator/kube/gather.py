@@ -4,6 +4,7 @@
 |---|---|---|
 | the job, its RayCluster, Job, pods and other children | the store | whenever they change |
 | whether the cluster has RayClusters | discovery | every 30 s, for all jobs together |
+| RayCluster and Job without our label, while pods of theirs are there | one read each | every look |
 | claims that the manifest names, which carry no label of ours | one read each | every 20 s |
 | warning events about a job that is not ready | one list for the RayCluster, one for each of few pods | every 10 s |
 | the controller's report | gRPC | every look at a job whose controller runs |
@@ -28,9 +29,10 @@ from rlhf_operator.control.client import ControlClient
 from rlhf_operator.kube.cached import Cached
 from rlhf_operator.kube.client import KubeClient
 from rlhf_operator.kube.errors import ApiError
-from rlhf_operator.kube.kinds import CHILDREN, CLAIM, EVENT, JOB, POD, RAY_CLUSTER, RLHF_JOB
+from rlhf_operator.kube.kinds import CHILDREN, CLAIM, EVENT, JOB, POD, RAY_CLUSTER, RLHF_JOB, Kind
 from rlhf_operator.kube.refusals import Refusals
 from rlhf_operator.kube.store import JobKey, Store
+from rlhf_operator.planning.pods import owned_by
 from rlhf_operator.planning.snapshot import Object, Snapshot
 from rlhf_operator.telemetry.logging import log
 
@@ -94,17 +96,19 @@ class Gatherer:
         job = read_job(living)
         pods = self.store.of_job(key, POD)
         kuberay = await self._kuberay.get("", lambda _: self.client.serves(RAY_CLUSTER))
-        report, claims, warnings = await asyncio.gather(
+        report, claims, warnings, cluster, controller_job = await asyncio.gather(
             self.control.report(job, running_controller(pods)),
             self._named_claims(key.namespace, living),
             self._warnings_about(key, job, pods),
+            self._made(key, job, RAY_CLUSTER, ray_cluster(key.name), pods),
+            self._made(key, job, JOB, controller(key.name), pods),
         )
         return Snapshot(
             job=job,
             now=self.now(),
             kuberay=kuberay,
-            ray_cluster=self.store.get(RAY_CLUSTER, key.namespace, ray_cluster(key.name)),
-            controller_job=self.store.get(JOB, key.namespace, controller(key.name)),
+            ray_cluster=cluster,
+            controller_job=controller_job,
             pods=pods,
             children={
                 (kind.kind, thing["metadata"]["name"]): thing
@@ -128,6 +132,16 @@ class Gatherer:
     def _is_terminating(self, namespace: str) -> bool:
         seen = self.terminating.get(namespace)
         return seen is not None and self.clock() - seen < _TERMINATING_SECONDS
+
+    async def _made(
+        self, key: JobKey, job: RLHFJob, kind: Kind, name: str, pods: list[dict[str, Any]]
+    ) -> Object | None:
+        """What makes the job's pods; asked for where pods are there without it, since a label may have been taken."""
+        found = self.store.get(kind, key.namespace, name)
+        if found is not None or not pods:
+            return found
+        unseen = await self.client.get(kind, key.namespace, name)
+        return unseen if unseen is not None and owned_by(unseen, job.metadata.uid or "") else None
 
     async def _named_claims(self, namespace: str, living: Object) -> dict[str, Object | None]:
         names = sorted(set(_claim_names(living.get("spec"))))

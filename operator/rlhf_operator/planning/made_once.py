@@ -1,6 +1,7 @@
 """What is made once and never edited, since nearly all of it is immutable: the claim for state, the controller's Job.
 
-Only their owner is restored, when somebody took it away; without it they would outlive the job.
+Only owner and label are restored, when somebody took them away: without an owner they would outlive the job, without
+a label they are not seen. A controller's Job that somebody suspended goes on.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from rlhf_api.formats import parse_time
+from rlhf_api.names import JOB_LABEL
 from rlhf_operator.manifests.controller_job import controller_job
 from rlhf_operator.manifests.objects import at_the_places_of
 from rlhf_operator.planning import pods
@@ -56,6 +58,9 @@ def _begin(seen: Seen) -> datetime | None:
 
 def _owned_again(seen: Seen, ours: Manifest, living: Object) -> Manifest | None:
     owned = pods.owned_by(living, seen.snapshot.job.metadata.uid or "")
-    if owned or pods.going(living) or is_of_former_job(seen, living):
+    labelled = JOB_LABEL in (pods.metadata(living).get("labels") or {})
+    suspended = bool((living.get("spec") or {}).get("suspend"))
+    if (owned and labelled and not suspended) or pods.going(living) or is_of_former_job(seen, living):
         return None
-    return {**ours, "spec": at_the_places_of(ours["spec"], living.get("spec"))}
+    spec = at_the_places_of(ours["spec"], living.get("spec"))
+    return {**ours, "spec": spec | {"suspend": False} if suspended else spec}
