@@ -7,9 +7,15 @@ import pytest
 from planning_builders import a_job
 from small_cluster import SmallCluster
 
+from rlhf_api.ending import Ending, EndingOutcome
 from rlhf_api.formats import decimal
+from rlhf_api.reasons import ConditionReason
+from rlhf_api.types.status import Progress
+from rlhf_operator.planning.course import Course, Stage
 from rlhf_operator.planning.reconcile import plan
+from rlhf_operator.planning.seen import look
 from rlhf_operator.planning.snapshot import Incident, RoleReport
+from rlhf_operator.planning.status import progress
 
 LONG = {"algorithm": {"name": "PPO", "totalSteps": 1000, "ppo": {}}}
 
@@ -125,6 +131,32 @@ def test_the_step_never_goes_back_while_a_new_controller_reads_where_the_last_on
     planned = told(cluster, step=0, phase="WAITING_FOR_PLACES")
     assert planned.status.progress == before
     assert told(cluster, step=before.step - 1, phase="TRAINING").status.progress.step == before.step - 1
+
+
+def test_a_controller_that_ends_while_it_loads_takes_no_step_back():
+    cluster = training()
+    cluster.run(30)
+    before = cluster.job.status.progress
+    assert before.step > 0
+    lost = Ending(
+        outcome=EndingOutcome.INTERRUPTED,
+        reason=ConditionReason.HEAD_LOST,
+        progress=Progress(step=0, total_steps=1000),
+    )
+    assert progress(look(cluster.look(), cluster.settings), Course(stage=Stage.WORKING, ending=lost)) == before
+
+
+def test_what_a_new_controller_does_not_know_yet_stays_known():
+    cluster = training()
+    cluster.run(30)
+    cluster.now += timedelta(seconds=60)
+    known = Progress(step=4, total_steps=1000, reward="0.7310", evaluation="0.2930", snapshot_step=4)
+    cluster.job = cluster.job.model_copy(update={"status": cluster.job.status.model_copy(update={"progress": known})})
+    nothing = {"reward": None, "evaluation": None, "snapshot_step": None, "phase": "TRAINING"}
+    same = told(cluster, step=4, **nothing).status.progress
+    assert (same.reward, same.evaluation, same.snapshot_step) == ("0.7310", "0.2930", 4)
+    later = told(cluster, step=5, **nothing).status.progress
+    assert (later.reward, later.evaluation, later.snapshot_step) == (None, "0.2930", 4)
 
 
 def test_a_condition_keeps_its_time_while_its_status_stays():

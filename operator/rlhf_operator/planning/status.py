@@ -80,12 +80,22 @@ def _word(condition: Condition) -> str:
     return _WORDS.get(ConditionReason(condition.reason), condition.reason)[:_LONGEST_SUMMARY]
 
 
+def _with_what_was_known(progress: Progress, before: Progress | None) -> Progress:
+    """A controller that goes on knows nothing of rewards and snapshots yet; those of before hold until it does."""
+    if before is None:
+        return progress
+    kept = ["evaluation", "snapshot_step", *(["reward"] if progress.step == before.step else [])]
+    return progress.model_copy(update={name: getattr(before, name) for name in kept if getattr(progress, name) is None})
+
+
 def progress(seen: Seen, course: Course) -> Progress | None:
     """How far the job is: the controller's last words at the end, else what it says, but seldom enough for etcd."""
     before = seen.before.progress
     now = format_time(seen.snapshot.now)
     if course.ending is not None and course.ending.progress is not None:
-        final = course.ending.progress
+        final = _with_what_was_known(course.ending.progress, before)
+        if before is not None and final.step < before.step:
+            return before  # it ended while it loaded, before it knew where the last one was
         same = before is not None and before.model_copy(update={"time": None}) == final.model_copy(
             update={"time": None}
         )
@@ -97,7 +107,7 @@ def progress(seen: Seen, course: Course) -> Progress | None:
         return before  # a new controller has not read yet where the last one was
     written = parse_time(before.time) if before else None
     pause = timedelta(seconds=seen.settings.progress_seconds)
-    if written is not None and seen.snapshot.now - written < pause:
+    if written is not None and timedelta(0) <= seen.snapshot.now - written < pause:
         return before
     fresh = Progress(
         step=report.step,
@@ -108,5 +118,6 @@ def progress(seen: Seen, course: Course) -> Progress | None:
         effective_training_time_ratio=decimal(report.effective_training_time_ratio),
         time=now,
     )
+    fresh = _with_what_was_known(fresh, before)
     unchanged = before is not None and fresh.model_copy(update={"time": before.time}) == before
     return before if unchanged else fresh
