@@ -229,6 +229,12 @@ BAD = (
         "exactly one of",
     ),
     _bad(
+        "memory among the extended resources",
+        {"spec.roles[1].resources": {"memory": "1Gi", "extended": {"memory": "9Gi"}}},
+        "spec.roles[1].resources.extended",
+        "must name extended resources",
+    ),
+    _bad(
         "a volume that holds nothing",
         {"spec.volumes": [{"name": "d", "mountPath": "/d"}]},
         "spec.volumes[0]",

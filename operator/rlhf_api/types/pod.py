@@ -133,3 +133,12 @@ class Resources(ApiModel):
     extended: QuantityMap = Field(
         default_factory=dict, description="Other extended resources by name, such as RDMA devices."
     )
+
+    invariants: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            cel="!has(self.extended) || self.extended.all(name, name.contains('/') || name.startsWith('hugepages-'))",
+            message="must name extended resources, such as `rdma/ib`; CPU and memory have fields of their own",
+            field="extended",
+            holds=lambda self: all("/" in name or name.startswith("hugepages-") for name in self.extended),
+        ),
+    )

@@ -187,6 +187,8 @@ def refused_pods(warnings: Sequence[Object], prefix: str, part: Part, *, since: 
         else:
             reason = ConditionReason.PODS_REFUSED
             hint = "Whoever administers the namespace must allow such pods, or the manifest must ask for others."
+            if "is invalid" in said:
+                hint = f"Correct it in `{part.field}`."
         return Trouble(reason=reason, message=f"{part.name}: its pods are refused: {sentence(said)} {hint}")
     return None
 
