@@ -115,8 +115,12 @@ def important_conditions(job: Object) -> list[Object]:
     hindered = [found[kind] for kind in ("ClusterReady", "RolesReady") if kind in found and not is_true(job, kind)]
     running = [found["Running"]] if "Running" in found and (is_true(job, "Running") or not hindered) else []
     degraded = [found["Degraded"]] if is_true(job, "Degraded") else []
-    lost = [found["Running"]] if not running and found.get("Running", {}).get("reason") == "ControllerLost" else []
-    return degraded + hindered + lost + running
+    controller = found.get("Running", {})
+    told = {condition["reason"] for condition in hindered}
+    if not running and controller and controller["reason"] not in told | {"NotStarted"}:
+        own = controller["reason"] in ("ControllerLost", summary(job))  # else it only waits for what hinders the job
+        running = [controller] if own else []
+    return degraded + hindered + running
 
 
 def notes(job: Object, now: datetime) -> list[str]:

@@ -161,10 +161,13 @@ def _condition(condition: Object, now: datetime) -> RenderableType:
     kind, holds = str(condition["type"]), condition["status"] == "True"
     style = _STYLES.get(kind, "green" if holds else "yellow") if holds or kind != "Suspended" else "yellow"
     since = job_view.moment(condition.get("lastTransitionTime"))
-    text = Text(f"{kind if holds else f'Not {kind}'}: {condition.get('reason', '')}", style=style)
+    text = Text(kind if holds else f"Not {kind}", style=style)
+    # As long as this is so; its reason may have been another before.
     text.append(f" for {age((now - since).total_seconds())}" if since else "", style="dim")
+    text.append(f": {condition.get('reason', '')}", style=style)
     message = str(condition.get("message") or "").strip()
-    return Group(text, Padding(Text(message), (0, 0, 0, 2))) if message else text
+    more = message.rstrip(".") != condition.get("reason")
+    return Group(text, Padding(Text(message), (0, 0, 0, 2))) if message and more else text
 
 
 def role_table(roles: Sequence[RoleView], now: datetime, *, with_nodes: bool = True) -> Table:
@@ -198,7 +201,7 @@ def _nodes(role: RoleView) -> str:
 
 def _failure(role: RoleView, now: datetime) -> str:
     failure = role.failure
-    if not failure:
+    if not failure or failure.get("reason") == FailureReason.DELETED_BY_USER:  # what somebody asked for is no failure
         return "-"
     time = job_view.moment(failure.get("time"))
     text = str(failure.get("reason") or "Unknown")

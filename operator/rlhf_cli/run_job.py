@@ -68,7 +68,14 @@ def _run(job: RLHFJob, options: RunOptions) -> int:
 
     folder = RunFolder(Path(options.runs_dir) / job.name)
     reporter = ConsoleReporter(quiet=options.quiet)
-    with StopSignals(before_end=reporter.restore_terminal) as signals, reporter:
+
+    def last_words() -> None:
+        """In a signal's handler, before the process ends: no locks, no buffers."""
+        reporter.restore_terminal()
+        if reporter.last_step:
+            os.write(2, f"{_stopped(job, options, steps=reporter.last_step)}\n".encode())
+
+    with StopSignals(before_end=last_words) as signals, reporter:
         try:
             _run_in(folder, job, options, reporter, signals)
         except KeyboardInterrupt:

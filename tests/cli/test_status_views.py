@@ -57,6 +57,16 @@ class TestImportantConditions:
         job["status"]["conditions"][2]["reason"] = "ControllerLost"
         assert [found["reason"] for found in job_view.important_conditions(job)] == ["Unschedulable", "ControllerLost"]
 
+    def test_a_controller_that_the_summary_speaks_of_is_shown_and_one_that_waits_is_not(self) -> None:
+        job = cases.waiting()
+        job["status"]["conditions"][1:] = [
+            cases.condition("RolesReady", "False", "LoadingModels"),
+            cases.condition("Running", "False", "Unschedulable", "controller: no node"),
+        ]
+        assert [found["type"] for found in job_view.important_conditions(job)] == ["RolesReady"]
+        job["status"]["summary"] = "Unschedulable"
+        assert [found["type"] for found in job_view.important_conditions(job)] == ["RolesReady", "Running"]
+
 
 class TestNotes:
     def test_a_change_that_was_not_seen_yet_is_told(self) -> None:

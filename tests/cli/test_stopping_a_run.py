@@ -103,6 +103,7 @@ def test_ctrl_c_stops_within_seconds_and_whole_and_the_same_command_goes_on(here
         pressed = time.monotonic()
         assert impatient.wait() == 130
         assert time.monotonic() - pressed < 2.0
+        assert impatient.lines[-1].startswith("Stopped after step 1"), impatient.lines
         deadline = time.monotonic() + 2.0
         while impatient.processes() and time.monotonic() < deadline:
             time.sleep(0.05)
