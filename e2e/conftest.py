@@ -118,6 +118,13 @@ def lab(cluster: ClusterConfig, request: pytest.FixtureRequest) -> Iterator[Lab]
         yield lab
 
 
+@pytest.fixture
+def second_lab(cluster: ClusterConfig, request: pytest.FixtureRequest) -> Iterator[Lab]:
+    """Another namespace for the same test."""
+    with _namespace(cluster, "second-" + request.node.name.removeprefix("test_"), request.node) as lab:
+        yield lab
+
+
 @pytest.fixture(scope="module")
 def module_lab(cluster: ClusterConfig, request: pytest.FixtureRequest) -> Iterator[Lab]:
     """The same for all tests of a module, which share what takes long to start."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.jobs import START_SECONDS, Job, apply, quick
+from e2e.jobs import START_SECONDS, Job, apply, quick, with_role
 from e2e.lab import Lab
 from e2e.operator import Operator
 from e2e.rlhf import Running, rlhf, running
@@ -103,17 +103,24 @@ def test_a_job_that_runs_too_long_fails_and_frees_its_gpus(operator: Operator, l
     assert job.all_pods() == []
 
 
-def test_a_finished_job_is_deleted_after_its_time(operator: Operator, lab: Lab, tmp_path: Path) -> None:
+def test_jobs_side_by_side_in_one_namespace_and_two_complete_and_one_goes_after_its_time(
+    operator: Operator, lab: Lab, second_lab: Lab, tmp_path: Path
+) -> None:
     job = apply(lab, quick("short", steps=2, ttlSecondsAfterFinished=20))
+    smiling = with_role(quick("other", steps=4), "reference", pod={"env": [{"name": "NOTE", "value": "ключ 😀"}]})
+    others = [apply(second_lab, quick("short", steps=3)), apply(lab, smiling)]
     with (
         running(lab, tmp_path, "status", job.name, "--watch") as watch,
         running(lab, tmp_path, "logs", job.name, "--follow") as logs,
     ):
-        job.wait("Complete")
-        assert (watch.ended(), logs.ended()) == (0, 0), watch.text + logs.text
+        assert (watch.ended(timeout=START_SECONDS), logs.ended()) == (0, 0), watch.text + logs.text
     assert "RLHFJob/short is complete" in watch.text
     assert re.search(r"\bstep 2/2\b", logs.text), logs.text
     lab.wait("the job is gone", lambda: lab.find("rlhfjob", job.name) is None, timeout=60)
+    for other, steps in zip(others, (3, 4), strict=True):
+        other.wait("Complete")
+        assert other.step == steps
+        assert [role.get("restarts", 0) for role in other.status["roles"]] == [0, 0, 0]
 
 
 def _patch(job: Job, patch: str) -> None:
