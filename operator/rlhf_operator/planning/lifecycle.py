@@ -11,8 +11,10 @@ from datetime import datetime, timedelta
 from rlhf_api.ending import EndingOutcome
 from rlhf_api.enums import ConditionType
 from rlhf_api.formats import parse_time
+from rlhf_api.in_pod import STATE_MOUNT
 from rlhf_api.names import CONTROLLER_COMPONENT, HEAD_COMPONENT, ROLE_COMPONENT
 from rlhf_api.reasons import ConditionReason
+from rlhf_operator.manifests.state import state_place
 from rlhf_operator.planning import pods
 from rlhf_operator.planning.course import Course, Stage, Verdict
 from rlhf_operator.planning.made_once import is_of_former_job
@@ -31,14 +33,22 @@ def verdict(seen: Seen) -> Verdict | None:
         ending = ending_of(pod) if pods.ended(pod) else None
         if ending is not None and ending.outcome == EndingOutcome.COMPLETE:
             total = seen.snapshot.job.spec.algorithm.total_steps
+            said = ending.message or f"All {total} steps are done."
             return Verdict(
                 type=ConditionType.COMPLETE,
                 reason=ConditionReason.ALL_STEPS_DONE,
-                message=ending.message or f"All {total} steps are done.",
+                message=f"{said}{_whose_folder(seen)}",
             )
         if ending is not None and ending.outcome == EndingOutcome.FAILED:
             return _failed(ending.reason, ending.message or "The controller gave no cause; see its log.")
     return _controller_gave_up(seen) or _too_late(seen) or exhausted(seen)
+
+
+def _whose_folder(seen: Seen) -> str:
+    """The controller knows folders only; nobody can look into those of a pod that has ended."""
+    place = state_place(seen.snapshot.job, seen.settings)
+    goes = ", which is deleted with the job" if place.made else ""
+    return f' {STATE_MOUNT} is the claim "{place.claim}"{goes}.' if place.claim else ""
 
 
 def _failed(reason: ConditionReason, message: str) -> Verdict:
