@@ -79,7 +79,8 @@ def trouble_of(pod: Object, part: Part, warnings: Iterable[Object]) -> Trouble |
         if "persistentvolumeclaim" in said and "is being deleted" in said:
             return Trouble(
                 reason=ConditionReason.WAITING_FOR_PODS,
-                message=f'{part.name}: pod "{name}" waits: {said} Once it is gone, it can be made anew.',
+                message=f'{part.name}: pod "{name}" waits: {said} It goes when no pod uses it any more: suspend the'
+                " job, then resume it. What was saved on it is lost then.",
             )
         if "unbound immediate PersistentVolumeClaims" in said:  # for a moment, with every new claim
             return Trouble(
