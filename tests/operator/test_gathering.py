@@ -35,7 +35,10 @@ def test_what_made_the_pods_is_asked_for_when_its_label_was_taken_and_anothers_i
             it.see(RLHF_JOB, job())
             await it.look()
             assert it.server.asked("GET .*/(rayclusters|jobs)/") == []  # nothing was made yet
-            it.see(POD, child("ppo", "mine"))
+            for kind in (RAY_CLUSTER, JOB):
+                pod = child("ppo", f"of-{kind.plural}")
+                pod["metadata"]["ownerReferences"] = [{"kind": kind.kind, "uid": "its-uid"}]
+                it.see(POD, pod)
             for kind, name, owner in (
                 (RAY_CLUSTER, "ppo", job()["metadata"]["uid"]),
                 (JOB, "ppo-controller", "another"),

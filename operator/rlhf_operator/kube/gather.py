@@ -138,7 +138,7 @@ class Gatherer:
     ) -> Object | None:
         """What makes the job's pods; asked for where pods are there without it, since a label may have been taken."""
         found = self.store.get(kind, key.namespace, name)
-        if found is not None or not pods:
+        if found is not None or not any(_made_by(kind, pod) for pod in pods):
             return found
         unseen = await self.client.get(kind, key.namespace, name)
         return unseen if unseen is not None and owned_by(unseen, job.metadata.uid or "") else None
@@ -198,6 +198,10 @@ def running_controller(pods: list[dict[str, Any]]) -> Object | None:
         and pod.get("status", {}).get("podIP")
     ]
     return max(running, key=lambda pod: str(pod["metadata"].get("creationTimestamp", "")), default=None)
+
+
+def _made_by(kind: Kind, pod: Object) -> bool:
+    return any(owner.get("kind") == kind.kind for owner in pod["metadata"].get("ownerReferences") or ())
 
 
 def _worth_explaining(job: RLHFJob) -> bool:
