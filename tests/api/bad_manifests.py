@@ -232,7 +232,7 @@ BAD = (
         "memory among the extended resources",
         {"spec.roles[1].resources": {"memory": "1Gi", "extended": {"memory": "9Gi"}}},
         "spec.roles[1].resources.extended",
-        "must name extended resources",
+        "must not have `cpu` or `memory`",
     ),
     _bad(
         "a volume that holds nothing",

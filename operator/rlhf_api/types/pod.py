@@ -136,9 +136,9 @@ class Resources(ApiModel):
 
     invariants: ClassVar[tuple[Rule, ...]] = (
         Rule(
-            cel="!has(self.extended) || self.extended.all(name, name.contains('/') || name.startsWith('hugepages-'))",
-            message="must name extended resources, such as `rdma/ib`; CPU and memory have fields of their own",
+            cel="!has(self.extended) || !('cpu' in self.extended || 'memory' in self.extended)",
+            message="must not have `cpu` or `memory`, which are fields of their own",
             field="extended",
-            holds=lambda self: all("/" in name or name.startswith("hugepages-") for name in self.extended),
+            holds=lambda self: not {"cpu", "memory"} & set(self.extended),
         ),
     )
