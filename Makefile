@@ -5,7 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 UV_VERSION := 0.13.9
 PYTHON ?= $(shell for v in 3.11 3.12 3.13; do command -v python$$v && exit; done; command -v python3)
-INSTALL := $(BIN)/uv pip install --python $(BIN)/python --quiet
+# With bytecode: where PYTHONDONTWRITEBYTECODE is set, each process would else compile torch anew, for 12 s.
+INSTALL := $(BIN)/uv pip install --python $(BIN)/python --quiet --compile-bytecode
 
 .PHONY: help demo test long unit e2e e2e-long chart cluster-up cluster-down cluster-status cluster-images lint format golden lock clean
 
