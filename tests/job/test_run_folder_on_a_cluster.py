@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -97,3 +98,17 @@ class TestStateAtAURI:
         folder.close()
         assert not (tmp_path / "elsewhere").exists()
         assert folder.model == str(tmp_path / "run/model")
+
+
+def test_an_exported_model_can_be_read_by_whoever_may_read_new_files(tmp_path: Path) -> None:
+    def write(place: str) -> None:
+        for name, mode in (("weights", 0o600), ("config.json", 0o644), ("script", 0o700)):
+            (Path(place) / name).touch(mode=mode)
+
+    before = os.umask(0o027)
+    try:
+        export_to(str(tmp_path / "model"), write)
+    finally:
+        os.umask(before)
+    modes = {file.name: file.stat().st_mode & 0o777 for file in (tmp_path / "model").iterdir()}
+    assert modes == {"weights": 0o640, "config.json": 0o640, "script": 0o740}
