@@ -29,5 +29,11 @@ def test_a_job_names_kuberay_as_missing_and_trains_once_it_is_there(operator: Op
             }
         }
         kubectl("create", "--filename=-", stdin=json.dumps(definition | again | {"status": {}}))
-        kubectl("wait", "crd", DEFINITION, "--for=condition=Established", "--timeout=30s")
+        lab.wait("RayClusters are served", _served, timeout=30)
     job.wait("Complete")
+
+
+def _served() -> bool:
+    status = json.loads(kubectl("get", "crd", DEFINITION, "--output=json")).get("status", {})
+    conditions = {found["type"]: found["status"] for found in status.get("conditions") or ()}
+    return conditions.get("Established") == "True"
