@@ -115,11 +115,9 @@ def important_conditions(job: Object) -> list[Object]:
     hindered = [found[kind] for kind in ("ClusterReady", "RolesReady") if kind in found and not is_true(job, kind)]
     running = [found["Running"]] if "Running" in found and (is_true(job, "Running") or not hindered) else []
     degraded = [found["Degraded"]] if is_true(job, "Degraded") else []
-    controller = found.get("Running", {})
     told = {condition["reason"] for condition in hindered}
-    if not running and controller and controller["reason"] not in told | {"NotStarted"}:
-        own = controller["reason"] in ("ControllerLost", summary(job))  # else it only waits for what hinders the job
-        running = [controller] if own else []
+    if not running and "Running" in found and found["Running"]["reason"] in {"ControllerLost", summary(job)} - told:
+        running = [found["Running"]]  # with a trouble of its own; else it only waits for what hinders the job
     return degraded + hindered + running
 
 

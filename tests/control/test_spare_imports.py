@@ -18,7 +18,8 @@ class _OfAUser(Worker):
 
 
 class _Plain:
-    pass
+    def imports(self) -> None:
+        """No worker of ours: this may be anything."""
 
 
 def _imports(*classes: type) -> list[str]:

@@ -13,6 +13,7 @@ from e2e.cluster.shell import run
 from e2e.cluster.steps import step
 
 IMAGE = f"localhost/kuberay-operator:{builds.KUBERAY_VERSION}"
+DEFINITION = "rayclusters.ray.io"
 DEPLOYMENT = Deployment("default", "kuberay-operator")
 """Where KubeRay's own manifests put it."""
 READY_SECONDS = 90
@@ -66,13 +67,18 @@ def wait(*, timeout: float = READY_SECONDS) -> None:
     """
     wait_available(DEPLOYMENT, timeout=timeout)
     processes.wait_until("the KubeRay operator has the lease to work", _leads, timeout=timeout)
-    definition = api.call("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/rayclusters.ray.io")
-    conditions = {found["type"]: found for found in definition.get("status", {}).get("conditions", ())}
-    established = conditions.get("Established", {"status": "Unknown"})
-    if established["status"] != "True":
-        raise ClusterError(
-            f"the API server does not serve RayClusters: {established.get('message', 'no reason given')}"
-        )
+    condition = established()
+    if condition["status"] != "True":
+        raise ClusterError(f"the API server does not serve RayClusters: {condition.get('message', 'no reason given')}")
+
+
+def established() -> dict[str, Any]:
+    """The condition that says whether the API server serves RayClusters."""
+    found = api.call(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{DEFINITION}")
+    conditions: dict[str, dict[str, Any]] = {
+        condition["type"]: condition for condition in found.get("status", {}).get("conditions") or ()
+    }
+    return conditions.get("Established", {"status": "Unknown"})
 
 
 def _leads() -> bool:

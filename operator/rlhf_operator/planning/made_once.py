@@ -26,7 +26,7 @@ def with_claim(seen: Seen, children: Sequence[Manifest]) -> list[Manifest]:
     made = []
     for child in children:
         living = seen.claim if child["kind"] == _CLAIM else None
-        found = child if living is None else _owned_again(seen, child, living)
+        found = child if living is None else _put_right(seen, child, living)
         made += [found] if found is not None else []
     return made
 
@@ -41,7 +41,7 @@ def controller(seen: Seen) -> list[Manifest]:
     if living is None and seen.head is None:
         return []
     ours = controller_job(seen.snapshot.job, seen.settings)
-    found = ours if living is None else _owned_again(seen, ours, living)
+    found = ours if living is None else _put_right(seen, ours, living)
     return [found] if found is not None else []
 
 
@@ -56,7 +56,7 @@ def _begin(seen: Seen) -> datetime | None:
     return parse_time(seen.snapshot.job.metadata.creation_timestamp)
 
 
-def _owned_again(seen: Seen, ours: Manifest, living: Object) -> Manifest | None:
+def _put_right(seen: Seen, ours: Manifest, living: Object) -> Manifest | None:
     owned = pods.owned_by(living, seen.snapshot.job.metadata.uid or "")
     labelled = JOB_LABEL in (pods.metadata(living).get("labels") or {})
     suspended = bool((living.get("spec") or {}).get("suspend"))

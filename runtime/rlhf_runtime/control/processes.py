@@ -18,6 +18,7 @@ from rlhf_runtime.backends.base import Backend, Host, Outcome, Place, Timer
 from rlhf_runtime.errors import HostDiedError
 from rlhf_runtime.messages import Assignment, Joined
 from rlhf_runtime.role import Role
+from rlhf_runtime.worker import Worker
 
 _LOOK_AGAIN_SECONDS = 1.0
 
@@ -261,7 +262,7 @@ def slow_imports(groups: Mapping[str, RoleGroup]) -> Sequence[str]:
     """
     classes = {group.cls for group in groups.values()}
     ours = {cls.__module__ for cls in classes if cls.__module__.startswith(f"{__package__.partition('.')[0]}.")}
-    late = {name for cls in classes for name in getattr(cls, "imports", ())}
+    late = {name for cls in classes if issubclass(cls, Worker) for name in cls.imports}
     return sorted(late) + sorted(ours)
 
 
