@@ -1,3 +1,5 @@
+from collections.abc import Iterator
+
 import pytest
 
 
@@ -19,3 +21,13 @@ def ray_session():
     yield
     if started_here:
         ray.shutdown()
+
+
+@pytest.fixture(scope="session")
+def rank_processes() -> Iterator[object]:
+    """Four processes that can act as the ranks of a role."""
+    from rank_processes import RankProcesses
+
+    processes = RankProcesses(4)
+    yield processes
+    processes.close()

@@ -105,6 +105,10 @@ class HostDiedError(RlhfError):
         self.exit_code = exit_code
 
 
+class PeerLostError(RlhfError):
+    """A collective operation broke off: another rank of the role is gone, or cannot be reached."""
+
+
 class BufferLostError(RlhfError):
     """The only copy of a step's outputs is gone with its process or node."""
 

@@ -25,6 +25,7 @@ from rlhf_runtime import wire
 from rlhf_runtime.data_proto import DataProto
 from rlhf_runtime.errors import (
     FencedError,
+    PeerLostError,
     RefusedError,
     RemoteError,
     RlhfError,
@@ -38,7 +39,7 @@ from rlhf_runtime.messages import SNAPSHOT, Assignment, CallRequest, Reply, Work
 from rlhf_runtime.resilience.checkpoint import SnapshotStore, newest_epoch
 from rlhf_runtime.resilience.state_store import StateStore
 from rlhf_runtime.resilience.update_log import LogEntry, UpdateLog, packed_chunks
-from rlhf_runtime.worker import CallInfo, Effect, WorkerContext, constructing
+from rlhf_runtime.worker import CallInfo, Effect, WorkerContext, constructing, method_spec
 
 Answer = tuple[Reply, np.ndarray | None]
 FaultHook = Callable[[str, CallRequest], None]
@@ -64,8 +65,11 @@ class RoleExecutor:
     ) -> None:
         self._assignment = assignment
         self._store = store
-        self._log = UpdateLog(store, role=assignment.role, rank=assignment.rank) if store else None
-        self._snapshots = SnapshotStore(store, role=assignment.role, rank=assignment.rank) if store else None
+        role, rank, together = assignment.role, assignment.rank, assignment.process_group
+        self._writes_log = rank == 0 or not together  # ranks that compute as one get the same inputs
+        self._log = UpdateLog(store, role=role, rank=0 if together else rank) if store else None
+        parts = assignment.world_size if together else None
+        self._snapshots = SnapshotStore(store, role=role, rank=rank, parts=parts) if store else None
         self._at_point = at_point
         self._clock = clock
         self._epoch = assignment.epoch
@@ -79,6 +83,7 @@ class RoleExecutor:
             job=assignment.job,
             seed=assignment.seed,
             threads=assignment.threads,
+            meeting_place=assignment.meeting_place,
         )
         with constructing(self.context):
             self.worker = _make(assignment.worker, role=assignment.role)
@@ -108,9 +113,10 @@ class RoleExecutor:
                 raise StateDiscardedError(f"{self.context.worker_name} has no state store to restore from")
             return 0
         self._check_owner()
-        self._snapshots.drop_after(version)
-        damage = self._load_newest_snapshot()
-        self._log.drop_after(version)
+        if self._writes_log:
+            self._snapshots.drop_after(version)
+            self._log.drop_after(version)
+        damage = self._load_newest_snapshot(version)
         try:
             entries = self._log.entries(self.version, version)
         except StateMissingError as missing:
@@ -119,11 +125,11 @@ class RoleExecutor:
             self._replay(entry)
         return len(entries)
 
-    def _load_newest_snapshot(self) -> StateCorruptError | None:
+    def _load_newest_snapshot(self, newest: int) -> StateCorruptError | None:
         """Load the newest snapshot that is whole; gives what is wrong with a newer one: the log may lead past it."""
         assert self._snapshots is not None
         damage: StateCorruptError | None = None
-        for version in reversed(self._snapshots.versions()):
+        for version in reversed([known for known in self._snapshots.versions() if known <= newest]):
             try:
                 state = self._snapshots.load(version)
             except StateCorruptError as error:
@@ -169,9 +175,9 @@ class RoleExecutor:
         if self.version not in self._snapshots.versions():
             self._snapshots.save(self.version, state)
         self._snapshots.prune(keep=keep, needed=committed_version)
-        oldest = min(self._snapshots.versions())
-        if oldest <= committed_version:  # else a resumed run needs the log from its beginning
-            self._log.prune_before(oldest + 1)
+        oldest = min(self._snapshots.versions(), default=None)
+        if self._writes_log and oldest is not None and oldest <= committed_version:
+            self._log.prune_before(oldest + 1)  # not beyond it: a resumed run needs the log from there
         return {"snapshot_version": self.version}
 
     def fence(self, epoch: int) -> None:
@@ -206,7 +212,7 @@ class RoleExecutor:
             )
 
     def _append(self, request: CallRequest, arguments: Mapping[str, Any], whole: set[str]) -> None:
-        if self._log is None:
+        if self._log is None or not self._writes_log:
             return
         call = request.call
         packed = wire.encode({**arguments, "__call__": [call.iteration, call.ordinal, call.row_offset]}, whole=whole)
@@ -241,11 +247,17 @@ class RoleExecutor:
                 result = invoke(self.worker, request.method, arguments, whole)
             ended = self._clock()
             shape, values = flatten(result)
-            packed = wire.encode(values, whole=result.meta_info if isinstance(result, DataProto) else ())
+            packed = wire.encode(
+                values,
+                whole=result.meta_info if isinstance(result, DataProto) else (),
+                pad={} if request.method == SNAPSHOT else method_spec(type(self.worker), request.method).pad,
+            )
         except (Exception, SystemExit) as error:  # a role's process does not end because a user's code says so
             changed = writes and not isinstance(error, RefusedError)
             if changed:
                 self._discarded = f"`{request.method}` raised {type(error).__name__}"
+            if self.context.meeting_place and _lost_a_peer(error):
+                raise PeerLostError(f"`{request.method}` broke off: {_text_of(error)}") from error
             raise remote_error(error, poisoned=changed) from error
         if writes:
             self.context.version += 1
@@ -331,7 +343,8 @@ def _join(pieces: Sequence[Any], buffers: Sequence[np.ndarray | None]) -> Any:
         wire.decode(piece.spec, _bytes(buffers[piece.buffer]), rows=None if piece.rows is None else slice(*piece.rows))
         for piece in pieces
     ]
-    return parts[0] if len(parts) == 1 else wire.concat(parts, whole=pieces[0].spec.rows is None)
+    spec = pieces[0].spec
+    return parts[0] if len(parts) == 1 else wire.concat(parts, whole=spec.rows is None, pad=spec.pad)
 
 
 def _bytes(buffer: np.ndarray | None) -> np.ndarray:
@@ -348,6 +361,12 @@ def _text_of(error: BaseException) -> str:
         return f"exit code {error.code}" if isinstance(error, SystemExit) else str(error)
     except Exception as broken:  # a user's `__str__` may raise too
         return f"(its message cannot be shown: {type(broken).__name__})"
+
+
+def _lost_a_peer(error: BaseException) -> bool:
+    """Whether a collective operation failed since another rank is gone; gloo says so in words only."""
+    named = isinstance(error, torch.distributed.DistError)
+    return named or (isinstance(error, RuntimeError) and "gloo" in str(error))
 
 
 def remote_error(error: BaseException, *, poisoned: bool) -> RemoteError:

@@ -50,6 +50,19 @@ class WorkerHost:
         self._tell = tell
         self._executors: dict[str, RoleExecutor] = {}
         self._calls = 0
+        self._meetings: list[Any] = []  # kept, since the ranks come back to them when they make more groups
+
+    def open_meeting(self) -> str:
+        """Open the place where the ranks of a role meet, this being rank 0's process; gives its address.
+
+        Raises:
+            RanksError: No port can be had.
+        """
+        from rlhf_runtime.engines.ranks import open_meeting_place
+
+        address, store = open_meeting_place()
+        self._meetings.append(store)
+        return address
 
     def assign(self, assignment: Assignment) -> Joined:
         """Make this process a worker of a role and bring it to the version asked for.

@@ -48,6 +48,8 @@ class Assignment:
     state_location: str | None
     restore_version: int
     log_file: str | None = None
+    process_group: bool = False
+    meeting_place: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,8 +24,11 @@ class Role:
         init_kwargs: What its constructor gets in the role's process.
         replicas: Number of workers; rows of data-parallel methods are split over them.
         threads: CPU threads of each worker.
-        gpus: GPUs of each worker, where it has a pod of its own; elsewhere it sees all that there are.
+        gpus: GPUs of each worker, where it has a pod of the role's; elsewhere it sees all that there are.
+        per_pod: How many of its workers share one pod of the role's, where it has pods.
         colocate_with: Name of a role registered before, whose processes this one shares.
+        process_group: Whether its workers compute as one: they meet in a torch process group
+            (`context.meeting_place`), start and end together, and have one log of updates and one snapshot in parts.
         max_restarts: How many deaths of its workers the run survives.
         method_timeout: Seconds after which a call that has not been answered counts as a hang; None: no limit.
         start_timeout: Seconds that a worker may take to be ready.
@@ -38,7 +41,9 @@ class Role:
     replicas: int = 1
     threads: int = 1
     gpus: int = 0
+    per_pod: int = 1
     colocate_with: str | None = None
+    process_group: bool = False
     max_restarts: int = 10
     method_timeout: float | None = 1800.0
     start_timeout: float = 600.0

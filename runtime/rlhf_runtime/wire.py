@@ -61,11 +61,18 @@ class Packed:
     buffer: np.ndarray[Any, np.dtype[np.uint8]]
 
 
-def encode(values: Mapping[str, object], *, where: str = "outputs", whole: Collection[str] = ()) -> Packed:
+def encode(
+    values: Mapping[str, object],
+    *,
+    where: str = "outputs",
+    whole: Collection[str] = (),
+    pad: Mapping[str, str] | None = None,
+) -> Packed:
     """Copy the values into one new buffer; tensors may be on any device and of any strides.
 
     A path in an error reads `outputs["samples"][3]`, with `where` in place of `outputs`. The values named in `whole`
-    have no rows whatever their type: a list in a batch's `meta_info`, say.
+    have no rows whatever their type: a list in a batch's `meta_info`, say. `pad` names the tensors whose width may
+    differ between shards, and the side on which `concat` fills them up.
 
     Raises:
         UnsupportedValueError: A value cannot travel; the message starts with its path.
@@ -73,6 +80,7 @@ def encode(values: Mapping[str, object], *, where: str = "outputs", whole: Colle
     writer = _Writer()
     columns = {name: writer.add(value, f'{where}["{name}"]') for name, value in values.items()}
     columns |= {name: replace(columns[name], rows=None) for name in whole}
+    columns |= {name: replace(columns[name], pad=side) for name, side in (pad or {}).items() if name in columns}
     return Packed(columns=columns, buffer=writer.finish())
 
 
@@ -97,8 +105,10 @@ def decode(spec: ColumnSpec, buffer: Bytes, *, rows: slice | None = None) -> obj
     return value if rows is None else slice_rows(value, rows)
 
 
-def concat(parts: Sequence[object], *, whole: bool = False) -> object:
+def concat(parts: Sequence[object], *, whole: bool = False, pad: str = "") -> object:
     """Join one column's decoded shards in rank order; with `whole` as values that are not batched.
+
+    With `pad` ("left" or "right"), tensors of other widths are filled up with zeros on that side.
 
     Batched values (tensors, arrays, lists, TokenizedText, DataProto) are put below each other. Values that
     are not batched give the one value when all are equal, and the list of them when they differ.
@@ -113,11 +123,23 @@ def concat(parts: Sequence[object], *, whole: bool = False) -> object:
     batched = [not whole and row_count(part) is not None for part in parts]
     if not any(batched):
         return parts[0] if all(_same(part, parts[0]) for part in parts[1:]) else list(parts)
+    if pad and all(isinstance(part, torch.Tensor) and part.dim() > 1 for part in parts):
+        parts = _equally_wide(parts, pad)
     for kind in (torch.Tensor, np.ndarray, TokenizedText, DataProto, list | tuple):
         if all(isinstance(part, kind) for part in parts) and all(batched):
             return _join(list(parts))
     types = ", ".join(dict.fromkeys(type(part).__name__ for part in parts))
     raise DataError(f"shards of one column are of different kinds: {types}")
+
+
+def _equally_wide(parts: Sequence[Any], side: str) -> list[torch.Tensor]:
+    width = max(part.shape[1] for part in parts)
+
+    def widened(part: torch.Tensor) -> torch.Tensor:
+        missing = part.new_zeros((part.shape[0], width - part.shape[1], *part.shape[2:]))
+        return torch.cat([missing, part] if side == "left" else [part, missing], dim=1)
+
+    return [part if part.shape[1] == width else widened(part) for part in parts]
 
 
 def row_count(value: object) -> int | None:

@@ -67,6 +67,7 @@ class ColumnSpec:
         text: The JSON text of a small "json" or "list", or a loss's number; see `inline`.
         columns: The parts of a "mapping", "text" (`text`, `tokens`), "loss" (`recipe`) or "proto".
         meta: A batch's `meta_info`.
+        pad: "left" or "right": shards of other widths are joined with zeros on that side; empty: they do not fit.
     """
 
     kind: str
@@ -78,6 +79,7 @@ class ColumnSpec:
     text: str | None = None
     columns: Mapping[str, ColumnSpec] = field(default_factory=dict)
     meta: ColumnSpec | None = None
+    pad: str = ""
 
     @property
     def has_inline(self) -> bool:
@@ -122,6 +124,8 @@ class ColumnSpec:
             out["columns"] = {name: column.to_json() for name, column in self.columns.items()}
         if self.meta is not None:
             out["meta"] = self.meta.to_json()
+        if self.pad:
+            out["pad"] = self.pad
         return out
 
     @classmethod
@@ -135,8 +139,8 @@ class ColumnSpec:
         numbers = [data.get("rows", 0), data.get("offset", 0), data.get("nbytes", 0), *shape]
         if not all(type(number) is int and number >= 0 for number in numbers):
             raise WireFormatError(f"a column's rows, offset, size and shape are counts: {str(data)[:200]}")
-        if not all(isinstance(data.get(name, ""), str) for name in ("dtype", "text")):
-            raise WireFormatError(f"a column's type and inline text are strings: {str(data)[:200]}")
+        if not all(isinstance(data.get(name, ""), str) for name in ("dtype", "text", "pad")):
+            raise WireFormatError(f"a column's type, inline text and side are strings: {str(data)[:200]}")
         try:
             nested = {name: cls.from_json(column) for name, column in columns.items()}
             inner = None if meta is None else cls.from_json(meta)
@@ -152,6 +156,7 @@ class ColumnSpec:
             text=data.get("text"),
             columns=nested,
             meta=inner,
+            pad=data.get("pad", ""),
         )
 
 

@@ -14,11 +14,12 @@ import contextvars
 import enum
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 from rlhf_runtime.errors import UnknownMethodError
 
 _ATTRIBUTE = "__rlhf_method__"
+Side = Literal["left", "right"]
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
@@ -47,6 +48,8 @@ class MethodSpec:
     effect: Effect = Effect.READ
     repeatable: bool = True
     durable: bool = False
+    collective: bool = False
+    pad: Mapping[str, Side] = field(default_factory=dict)
 
 
 def register(
@@ -55,6 +58,8 @@ def register(
     effect: Effect = Effect.READ,
     repeatable: bool = True,
     durable: bool = False,
+    collective: bool = False,
+    pad: Mapping[str, Side] | None = None,
 ) -> Callable[[_Function], _Function]:
     """Declare a worker method.
 
@@ -65,8 +70,18 @@ def register(
             same state whatever is said here: the state is restored first.
         durable: Whether its outputs are written to the state store before the step counts as done, so that they need
             not be computed again when the process or node that holds them is lost.
+        collective: Whether the ranks compute it together, in one process group: all take part or none, and a rank
+            whose share is empty is an error.
+        pad: Outputs whose second dimension may differ between ranks, and the side on which zeros make them equal.
     """
-    spec = MethodSpec(dispatch=dispatch, effect=effect, repeatable=repeatable, durable=durable)
+    spec = MethodSpec(
+        dispatch=dispatch,
+        effect=effect,
+        repeatable=repeatable,
+        durable=durable,
+        collective=collective,
+        pad=pad or {},
+    )
 
     def mark(function: _Function) -> _Function:
         setattr(function, _ATTRIBUTE, spec)
@@ -131,6 +146,7 @@ class WorkerContext:
         seed: The job's seed.
         threads: CPU threads this role may use.
         version: Version of the role's state: how many updates it holds.
+        meeting_place: `host:port` where the ranks meet, if the role has `process_group`; else empty.
         call: Where the current call stands in the run.
     """
 
@@ -142,6 +158,7 @@ class WorkerContext:
     seed: int = 0
     threads: int = 1
     version: int = 0
+    meeting_place: str = ""
     call: CallInfo = field(default_factory=CallInfo)
 
     @property

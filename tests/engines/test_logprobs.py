@@ -1,11 +1,15 @@
 import pytest
 import torch
+from tiny_models import make_tiny_model
+from torch.utils._python_dispatch import TorchDispatchMode
+from transformers import Gemma2Config, Gemma2ForCausalLM
 
 from rlhf_runtime.engines.batches import trim_padding
 from rlhf_runtime.engines.logprobs import (
     compute_log_probs,
     response_log_probs,
     response_logits,
+    response_statistics,
     token_entropy,
 )
 from rlhf_runtime.engines.scalar_outputs import compute_scores, compute_values
@@ -93,15 +97,70 @@ def test_gradients_do_not_depend_on_padding(model, batch):
     torch.testing.assert_close(gradient(0, 0), gradient(3, 2), atol=1e-4, rtol=1e-4)
 
 
-@pytest.mark.parametrize("size", [1, 3, 4, 100])
-def test_micro_batches_change_nothing(model, scalar_model, batch, size):
+@pytest.mark.parametrize("max_tokens", [1, 12, 20, 1000])
+def test_the_number_of_passes_changes_nothing(model, scalar_model, batch, max_tokens):
     near = {"atol": 1e-5, "rtol": 1e-4}
     for compute, network in [
         (compute_log_probs, model),
         (compute_values, scalar_model),
         (compute_scores, scalar_model),
     ]:
-        torch.testing.assert_close(compute(network, batch, micro_batch_size=size), compute(network, batch), **near)
+        torch.testing.assert_close(compute(network, batch, max_tokens=max_tokens), compute(network, batch), **near)
+
+
+class LargestTensor(TorchDispatchMode):
+    """Notes how many elements the largest tensor has that any operation makes."""
+
+    elements = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        for made in result if isinstance(result, tuple | list) else (result,):
+            if isinstance(made, torch.Tensor):
+                self.elements = max(self.elements, made.numel())
+        return result
+
+
+def wide_batch(batch, rows):
+    return {key: value.repeat(rows, 1) for key, value in sequence(batch).items()}
+
+
+@pytest.mark.parametrize("tied", [False, True], ids=["untied", "tied"])
+def test_the_logits_of_a_long_batch_are_never_all_in_memory(batch, tied):
+    vocabulary, tokens_at_once = 5000, 8
+    model = make_tiny_model(1, vocab_size=vocabulary, tie_word_embeddings=tied)
+    long = wide_batch(batch, 16)
+
+    def statistics(limit):
+        model.zero_grad()
+        largest = LargestTensor()
+        with largest:
+            log_probs, entropy = response_statistics(model, **long, with_entropy=True, max_logits_bytes=limit)
+            (log_probs.sum() + 0.3 * (entropy**2).sum()).backward()
+        gradients = {name: parameter.grad.clone() for name, parameter in model.named_parameters()}
+        return log_probs.detach(), entropy.detach(), gradients, largest.elements
+
+    *whole, elements = statistics(2**40)
+    *chunked, fewer = statistics(4 * vocabulary * tokens_at_once)
+    for got, want in zip(chunked, whole, strict=True):
+        torch.testing.assert_close(got, want, atol=1e-3, rtol=1e-4)
+    weights = max(parameter.numel() for parameter in model.parameters())
+    assert elements == long["responses"].numel() * vocabulary
+    assert fewer == max(weights, tokens_at_once * vocabulary)
+
+
+def test_a_model_that_changes_its_logits_after_the_head_is_computed_as_it_is(batch):
+    config = Gemma2Config(
+        vocab_size=60, hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2,
+        num_key_value_heads=1, head_dim=8, final_logit_softcapping=1.0, query_pre_attn_scalar=8,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    capped = Gemma2ForCausalLM(config).eval()
+    with torch.no_grad():
+        capped.lm_head.weight.mul_(100)
+    plain = response_statistics(capped, **sequence(batch))
+    torch.testing.assert_close(response_statistics(capped, **sequence(batch), max_logits_bytes=1), plain)
+    assert plain.log_probs.min() > -8  # a cap of 1 on 60 logits: no token is very unlikely
 
 
 def test_a_response_without_its_end_gets_the_set_score(scalar_model, batch):

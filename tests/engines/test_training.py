@@ -40,11 +40,9 @@ def sequence(batch, *extra):
     return {key: batch[key] for key in ("prompt_ids", "prompt_mask", "responses", *extra)}
 
 
-@pytest.mark.parametrize("micro_batch_size", [None, 1, 3])
-def test_one_actor_step_moves_by_exactly_the_gradient_of_the_loss(model, batch, micro_batch_size):
-    config = ActorUpdateConfig(
-        kl_coefficient=0.3, entropy_coefficient=0.2, micro_batch_size=micro_batch_size, **ONE_STEP
-    )
+@pytest.mark.parametrize("max_tokens", [10_000, 1, 20])
+def test_one_actor_step_moves_by_exactly_the_gradient_of_the_loss(model, batch, max_tokens):
+    config = ActorUpdateConfig(kl_coefficient=0.3, entropy_coefficient=0.2, max_tokens=max_tokens, **ONE_STEP)
     mask = batch["response_mask"]
     log_probs = response_log_probs(model, **sequence(batch, "response_mask"))
     loss = (
@@ -65,10 +63,10 @@ def test_one_actor_step_moves_by_exactly_the_gradient_of_the_loss(model, batch, 
     assert metrics["grad_norm"] == pytest.approx(gradient.norm().item(), rel=1e-3)
 
 
-@pytest.mark.parametrize("micro_batch_size", [None, 3])
-def test_one_critic_step_moves_by_exactly_the_gradient_of_the_loss(model, batch, micro_batch_size):
+@pytest.mark.parametrize("max_tokens", [10_000, 20])
+def test_one_critic_step_moves_by_exactly_the_gradient_of_the_loss(model, batch, max_tokens):
     critic = with_scalar_head(model)
-    config = CriticUpdateConfig(clip_range=0.3, micro_batch_size=micro_batch_size, **ONE_STEP)
+    config = CriticUpdateConfig(clip_range=0.3, max_tokens=max_tokens, **ONE_STEP)
     loss = clipped_value_loss(
         response_values(critic, **sequence(batch)),
         old_values=batch["values"],

@@ -60,6 +60,7 @@ def changed(change: Callable[[dict[str, Any]], object]) -> list[str]:
         pytest.param(lambda spec: spec.update(state={"snapshotEverySteps": 1}), id="more snapshots"),
         pytest.param(lambda spec: spec["roles"][0].update(resources={"cpu": "4"}), id="other resources"),
         pytest.param(lambda spec: spec["roles"][1].update(replicas=4), id="more replicas"),
+        pytest.param(lambda spec: spec["roles"][0].update(podsPerReplica=2), id="more ranks of a model"),
         pytest.param(lambda spec: spec["roles"][0].update(nodePool={"nodeSelector": {"pool": "b"}}), id="another pool"),
         pytest.param(lambda spec: spec["roles"][0].update(image={"name": "actor:2"}), id="a role's image"),
         pytest.param(lambda spec: spec["roles"][0].pop("restartPolicy"), id="another restart policy"),
@@ -92,9 +93,6 @@ def test_what_may_change(change: Callable[[dict[str, Any]], object]) -> None:
             lambda s: s["roles"][0]["engine"].update(rollout="HuggingFace"),
             ["`spec.roles[0].engine.rollout`"],
             id="a role's engine",
-        ),
-        pytest.param(
-            lambda s: s["roles"][0].update(podsPerReplica=2), ["`spec.roles[0].podsPerReplica`"], id="a role's ranks"
         ),
         pytest.param(
             lambda s: s["roles"][1].update(colocateWith="actor"), ["`spec.roles[1].colocateWith`"], id="colocation"

@@ -98,8 +98,10 @@ def test_both_rollout_engines_draw_the_same(policy: Path, prompts: list[str]) ->
 def test_evaluation_counts_greedy_answers_that_are_right_to_the_letter(policy: Path, prompts: list[str]) -> None:
     actor = an_actor(policy)
     greedy = actor._generate(prompts, n=1, sample_ids=None, greedy=True)["texts"]
-    assert at(actor, iteration=9).evaluate(prompts, greedy) == {"accuracy": 1.0}
-    assert actor.evaluate(prompts, [*greedy[:3], *(text + "x" for text in greedy[3:])]) == {"accuracy": 0.5}
+    assert at(actor, iteration=9).evaluate(prompts, greedy) == {"accuracy": [1.0] * 6}
+    assert actor.evaluate(prompts, [*greedy[:3], *(text + "x" for text in greedy[3:])]) == {
+        "accuracy": [1.0] * 3 + [0.0] * 3
+    }
 
 
 def test_an_update_moves_the_policy_and_the_next_samples(policy: Path, prompts: list[str]) -> None:

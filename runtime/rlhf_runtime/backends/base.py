@@ -67,10 +67,12 @@ class Place:
     Attributes:
         role: In a pod of this role; a role that is colocated with it is in the same host.
         gpus: How many of the pod's GPUs it uses.
+        per_pod: How many hosts of the role share a pod.
     """
 
     role: str
     gpus: int = 0
+    per_pod: int = 1
 
 
 class Backend(ABC):

@@ -15,7 +15,7 @@ import numpy as np
 
 from rlhf_api.enums import FailureReason
 from rlhf_runtime.backends.base import Backend, BufferRef, Host, OnDone, Outcome, Place
-from rlhf_runtime.errors import HostDiedError
+from rlhf_runtime.errors import HostDiedError, RlhfError
 from rlhf_runtime.host import WorkerHost
 
 
@@ -68,6 +68,12 @@ class InProcessBackend(Backend):
     ) -> None:
         """Queue the operation for the next `pump`."""
         assert isinstance(host, LocalHost)
+        if operation == "open_meeting":
+            error = RlhfError(
+                "the ranks of a process group need processes of their own: use the Ray backend, or one rank"
+            )
+            self._queue.append((host, lambda: Outcome(error=error), on_done))
+            return
         self._queue.append((host, lambda: run_operation(host, operation, arguments, buffers), on_done))
 
     def kill(self, host: Host) -> None:

@@ -1,8 +1,9 @@
 """Role processes as Ray actors: embedded on this machine, on the cluster that `RAY_ADDRESS` names, or in role pods.
 
 On a cluster made by the operator every pod of a role is a Ray node with one unit of the role's own resource. An actor
-asks for that unit: it lives in a pod of its role, its successor finds the place that it left, and the successor of one
-whose pod is gone waits until another pod has joined. An actor ends with the controller that made it.
+asks for that unit, or for its share where a model's ranks are several in a pod: it lives in a pod of its role, its
+successor finds the place that it left, and the successor of one whose pod is gone waits until another pod has joined.
+An actor ends with the controller that made it.
 
 Ray starts processes, carries messages and shares buffers; it restarts nothing (`max_restarts=0`): what a death means
 is the engine's to judge. A call answers with two objects, a small reply and one flat buffer, so that the buffer of
@@ -93,7 +94,8 @@ class RayBackend(Backend):
         actor_class = self._actor_class
         if self.pins_places:
             assert place is not None, "a process without a place could never be a role's"
-            actor_class = actor_class.options(resources={names.ray_resource(place.role): 1}, num_gpus=place.gpus)
+            share = 1 / place.per_pod if place.per_pod > 1 else 1
+            actor_class = actor_class.options(resources={names.ray_resource(place.role): share}, num_gpus=place.gpus)
         host = RayHost(name, actor_class.remote(preload=preload))
         self._hosts.append(host)
         return host

@@ -231,6 +231,8 @@ class SimulatedBackend(Backend):
                 assignment: Assignment = arguments[0]
                 host.roles.append(assignment.role)
                 return Outcome(value=replace(host.worker_host.assign(assignment), pid=host.pid, pod=self.name)), None
+            if operation == "open_meeting":
+                return Outcome(value=f"{host.name}:1"), None
             if operation != "call":
                 return Outcome(value=getattr(host.worker_host, operation)(*arguments)), None
             data = [None if buffer is None else self.fetch(buffer) for buffer in buffers]

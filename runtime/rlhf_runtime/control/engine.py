@@ -360,6 +360,8 @@ class Engine:
         process = seat.process
         if not seat.ready or process.restart_when_free is not None:
             return
+        if group.meets and not group.ready:
+            return  # all ranks get the same calls in the same order, or they wait for each other for ever
         durable, world_size = self.needs_second_copy(node), len(node.shards)
         request, buffers = requests.build(shard, self.settings, durable=durable, world_size=world_size)
         shard.running = True
@@ -462,7 +464,8 @@ class Engine:
             self.bytes_read += piece.spec.total_bytes
             buffer = self.backend.fetch(piece.buffer) if piece.spec.total_bytes else EMPTY
             parts.append(wire.decode(piece.spec, buffer))
-        return parts[0] if len(parts) == 1 else wire.concat(parts, whole=ref.pieces[0].spec.rows is None)
+        spec = ref.pieces[0].spec
+        return parts[0] if len(parts) == 1 else wire.concat(parts, whole=spec.rows is None, pad=spec.pad)
 
     def constants(self, values: Mapping[str, Any], whole: Collection[str] = ()) -> dict[str, ColumnRef]:
         """Give plain values of the controller's to the hosts; those named in `whole` have no rows."""

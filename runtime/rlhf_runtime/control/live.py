@@ -178,7 +178,8 @@ class LiveChanges:
         if self._engine.pool.lacks_pod(process):
             if process.owner is not group:
                 return []  # it waits with the role whose processes it shares
-            there, wanted = len(self._engine.backend.pods_of(name) or ()), len(group.everyone)
+            there = len(self._engine.backend.pods_of(name) or ())
+            wanted = -(-len(group.everyone) // group.role.per_pod)
             have = f"{there} of {wanted}" if there else "none" if wanted > 1 else "it"
             verb = "have" if wanted > 1 else "has not"
             labels = f"{names.JOB_LABEL}={self._engine.settings.job},{names.ROLE_LABEL}={name}"

@@ -81,7 +81,8 @@ class Process:
     @property
     def place(self) -> Place:
         """Where its host belongs."""
-        return Place(role=self.owner.role.name, gpus=self.owner.role.gpus)
+        role = self.owner.role
+        return Place(role=role.name, gpus=role.gpus, per_pod=role.per_pod)
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
@@ -107,11 +108,23 @@ class RoleGroup:
     last_recovery_ms: int | None = None
     expected_loss: ExpectedLoss | None = None
     failed: BaseException | None = None
+    meeting_place: str = ""  # of the present attempt, where its ranks form a process group
+    waiting_to_meet: list[Callable[[], None]] = field(default_factory=list)
 
     @property
     def ready(self) -> bool:
         """Whether every worker can be called."""
         return all(seat.ready for seat in self.seats)
+
+    @property
+    def meets(self) -> bool:
+        """Whether its ranks must come together before any of them is of use."""
+        return self.role.process_group and len(self.seats) > 1
+
+    def part(self) -> None:
+        """Its ranks are about to be replaced: the next ones meet elsewhere."""
+        self.meeting_place = ""
+        self.waiting_to_meet = []
 
     @property
     def everyone(self) -> list[WorkerSeat]:
@@ -205,9 +218,10 @@ class ProcessPool:
             self._backend.submit(host, "ping", (), (), self._guard(functools.partial(self._spare_news, host)))
 
     def lacks_pod(self, process: Process) -> bool:
-        """Whether fewer pods are there than the role has processes, so that this one may not be placed yet."""
-        pods = self._backend.pods_of(process.place.role)
-        return pods is not None and len(pods) < len(process.owner.everyone)
+        """Whether fewer pods are there than the role's processes need, so that this one may not be placed yet."""
+        place = process.place
+        pods = self._backend.pods_of(place.role)
+        return pods is not None and len(pods) * place.per_pod < len(process.owner.everyone)
 
     def _new_host(self, place: Place | None, *, preload: Sequence[str] | None = None) -> Host:
         self._started += 1
@@ -251,8 +265,37 @@ class ProcessPool:
                 timer = self._backend.call_later(seconds, lambda: self._guard(joined)(Outcome(error=late)))
             limit.append(timer)
 
+        def assign() -> None:
+            if seat.attempt == attempt and not seat.ready:
+                self._backend.submit(host, "assign", (self._assign(seat),), (), self._guard(joined))
+
         set_limit(Outcome())
-        self._backend.submit(host, "assign", (self._assign(seat),), (), self._guard(joined))
+        if not seat.group.meets:
+            assign()
+        elif seat.rank == 0:
+            self._open_meeting(seat.group, host, assign, joined)
+        elif seat.group.meeting_place:
+            assign()
+        else:
+            seat.group.waiting_to_meet.append(assign)
+
+    def _open_meeting(
+        self, group: RoleGroup, host: Host, assign: Callable[[], None], failed: Callable[[Outcome], None]
+    ) -> None:
+        """Rank 0's process says where the ranks meet; then all are told."""
+        waiting = group.waiting_to_meet  # of this attempt
+
+        def opened(outcome: Outcome) -> None:
+            if waiting is not group.waiting_to_meet:
+                return
+            if outcome.error is not None:
+                failed(outcome)
+                return
+            group.meeting_place = outcome.value
+            for each in (assign, *waiting):
+                each()
+
+        self._backend.submit(host, "open_meeting", (), (), self._guard(opened))
 
 
 def slow_imports(groups: Mapping[str, RoleGroup]) -> Sequence[str]:

@@ -17,6 +17,7 @@ from rlhf_runtime.control.processes import Process, RoleGroup, WorkerSeat
 from rlhf_runtime.errors import (
     BufferLostError,
     HostDiedError,
+    PeerLostError,
     RemoteError,
     RlhfError,
     RoleExhaustedError,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from rlhf_runtime.control.engine import Engine
 
 _UNEXPLAINED = {FailureReason.KILLED, FailureReason.NODE_LOST, FailureReason.EXITED, FailureReason.UNKNOWN}
+_CAUSE_SECONDS = 5.0
 _EXPECTED = "ended on purpose, as was announced"
 
 
@@ -39,11 +41,14 @@ class Recovery:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def shard_failed(self, shard: Shard, error: BaseException) -> None:
+    def shard_failed(self, shard: Shard, error: BaseException, *, cause_awaited: bool = False) -> None:
         """A worker answered with an error, or not at all."""
         node = shard.node
         group = self._engine.groups[node.role]
         seat = group.seat(shard.worker)
+        if isinstance(error, PeerLostError) and not cause_awaited:
+            self._await_cause(shard, error)
+            return
         if isinstance(error, VersionMovedError) and node.version != group.version:
             self._engine.fail(node, _not_again(node))  # a lost output was wanted again, too late
             return
@@ -57,6 +62,18 @@ class Recovery:
             self._engine.fail(node, error, worker=seat.name)
         if verdict is Verdict.RESTORE or (isinstance(error, RemoteError) and error.poisoned):
             self.restart([seat.process], error, node=node)
+
+    def _await_cause(self, shard: Shard, error: PeerLostError) -> None:
+        """A rank noticed that another is gone; who that is, and of what it died, is about to be known too."""
+        shard.running = True  # nobody else asks for it meanwhile
+        token = shard.token
+
+        def look(_: None) -> None:
+            if shard.token == token and shard.running:
+                shard.running = False
+                self.shard_failed(shard, error, cause_awaited=True)
+
+        self._engine.backend.call_later(_CAUSE_SECONDS, lambda: self._engine.guard(look)(None))
 
     def restart(
         self, dead: Sequence[Process], error: BaseException, *, node: Node | None = None, counted: bool = True
@@ -73,16 +90,20 @@ class Recovery:
             return
         now = self._engine.backend.now()
         processes = dict.fromkeys(dead)
+        noted: set[str] = set()
         for process in dead:
             expected = _expected(process, error, now)
             for seat in process.seats:
                 group = seat.group
+                if group.meets and group.role.name in noted:
+                    continue  # its ranks are one: what happens to several at once happened once
+                noted.add(group.role.name)
                 counts = counted and expected is None and seat not in group.leaving
                 group.restarts += counts
                 group.uncounted_restarts += not counts
                 own = node if node and node.role == group.role.name else None
                 self._record_incident(seat, error, node=own, counted=counts, reason=expected)
-                if len(group.seats) > 1 and self._has_state(group):
+                if len(group.seats) > 1 and (group.meets or self._has_state(group)):
                     processes |= dict.fromkeys(s.process for s in group.seats)
         for process in dead:
             used_up = [s.group for s in process.seats if s.group.restarts > s.group.role.max_restarts]
@@ -93,6 +114,7 @@ class Recovery:
             process.down_since = now
             for seat in process.seats:
                 seat.ready = False
+                seat.group.part()
                 self._forget_running(seat, whole_writes=len(seat.group.seats) > 1)
         for process in processes:
             if any(seat in seat.group.leaving for seat in process.seats):
@@ -112,7 +134,8 @@ class Recovery:
                 if shard.worker == seat.rank and shard.running:
                     shard.running = False
                     shard.token += 1
-                if whole_writes and node.spec.effect is Effect.WRITE and shard.worker == seat.rank:
+                together = node.spec.effect is Effect.WRITE or node.spec.collective
+                if whole_writes and together and shard.worker == seat.rank:
                     shard.reply = None
 
     def seat_joined(self, seat: WorkerSeat) -> None:
@@ -130,7 +153,7 @@ class Recovery:
         for node in sorted(self._engine.active.values(), key=lambda n: n.id):
             if node.role == seat.group.role.name and node.state in (NodeState.READY, NodeState.RUNNING):
                 for shard in node.shards:
-                    if shard.worker == seat.rank:
+                    if shard.worker == seat.rank or seat.group.meets:
                         self._engine.attempt(shard)
 
     def seat_failed(self, seat: WorkerSeat, error: BaseException) -> None:
@@ -212,8 +235,9 @@ class Recovery:
             node.state = NodeState.READY
             self._engine.active[node.id] = node
         self._hold_back_writes(node)
-        shard.reply = None
-        self._engine.attempt(shard)
+        for again in node.shards if node.spec.collective else [shard]:
+            again.reply = None
+            self._engine.attempt(again)
 
     def _hold_back_writes(self, node: Node) -> None:
         """A write that has not begun must not move the version under a step that is run again."""

@@ -49,6 +49,8 @@ def assignment(seat: WorkerSeat, settings: EngineSettings) -> Assignment:
         state_location=settings.state_location,
         restore_version=seat.group.version,
         log_file=f"{settings.log_folder}/{seat.name}.log" if settings.log_folder else None,
+        process_group=role.process_group,
+        meeting_place=seat.group.meeting_place,
     )
 
 
@@ -88,18 +90,19 @@ def split(node: Node, *, workers: Sequence[int]) -> list[Shard]:
         workers: The ranks that can be asked.
 
     Raises:
-        DataError: Batched inputs of a data-parallel step differ in rows, or a write would not reach every worker.
+        DataError: Batched inputs of a data-parallel step differ in rows, or a write or a collective step would not
+            reach every worker.
     """
     dispatch = node.spec.dispatch
-    writes = node.spec.effect is Effect.WRITE
+    reaches_all = node.spec.effect is Effect.WRITE or node.spec.collective
     world_size = len(workers)
 
     def shard(rank: int, rows: tuple[int, int] | None = None) -> Shard:
         return Shard(node=node, rank=rank, worker=workers[rank], rows=rows)
 
     if dispatch is Dispatch.RANK_ZERO:
-        if writes and world_size > 1:
-            raise DataError(f"{node}: a write must reach all {world_size} workers, not rank zero alone")
+        if reaches_all and world_size > 1:
+            raise DataError(f"{node}: it must reach all {world_size} workers, not rank zero alone")
         return [shard(0)]
     counts = {name: ref.rows for name, ref in node.columns.items() if ref.rows is not None}
     if dispatch is not Dispatch.DATA_PARALLEL or not counts:
@@ -112,8 +115,8 @@ def split(node: Node, *, workers: Sequence[int]) -> list[Shard]:
         return [shard(0)]
     edges = [total * rank // world_size for rank in range(world_size + 1)]
     shards = [shard(rank, (edges[rank], edges[rank + 1])) for rank in range(world_size)]
-    if writes and total < world_size:
-        raise DataError(f"{node}: a write must reach all {world_size} workers; there are {total} rows to split")
+    if reaches_all and total < world_size:
+        raise DataError(f"{node}: it must reach all {world_size} workers; there are {total} rows to split")
     return [s for s in shards if s.rows and s.rows[0] < s.rows[1]] or shards[:1]
 
 

@@ -3,9 +3,12 @@
 import torch
 from torch import Tensor, nn
 
-from rlhf_runtime.engines.batches import Batch, select, split_rows
+from rlhf_runtime.engines.batches import MAX_TOKENS, Batch, compute_in_passes, select
 from rlhf_runtime.engines.logprobs import eval_mode, sequence_inputs
+from rlhf_runtime.engines.ranks import ALONE, Ranks
 from rlhf_runtime.models.heads import ScalarHeadModel
+
+_SEQUENCE = ("prompt_ids", "prompt_mask", "responses", "response_mask")
 
 
 def response_values(model: nn.Module, *, prompt_ids: Tensor, prompt_mask: Tensor, responses: Tensor) -> Tensor:
@@ -26,22 +29,26 @@ def response_values(model: nn.Module, *, prompt_ids: Tensor, prompt_mask: Tensor
 
 
 @torch.no_grad()
-def compute_values(model: nn.Module, batch: Batch, *, micro_batch_size: int | None = None) -> Tensor:
+def compute_values(model: nn.Module, batch: Batch, *, max_tokens: int = MAX_TOKENS, ranks: Ranks = ALONE) -> Tensor:
     """Values (B, T) of a batch in eval mode, without gradient, zero outside the response mask.
 
     Args:
         model: a ``ScalarHeadModel``.
         batch: ``prompt_ids``, ``prompt_mask``, ``responses``, ``response_mask``.
-        micro_batch_size: rows per forward pass; all at once by default.
+        max_tokens: of one forward pass, padding included.
+        ranks: who holds the model; all call this together, each with a batch of its own.
 
     Returns:
         (B, T) float32.
     """
-    keys = ("prompt_ids", "prompt_mask", "responses")
+    asked = select(batch, _SEQUENCE, model=model)
+
+    def values_of(part: Batch) -> Tensor:
+        return response_values(model, **{name: part[name] for name in _SEQUENCE[:3]})
+
     with eval_mode(model):
-        parts = split_rows(select(batch, keys), micro_batch_size)
-        values = torch.cat([response_values(model, **part) for part in parts])
-    return torch.where(batch["response_mask"].bool(), values, 0.0)
+        values = compute_in_passes(asked, values_of, max_tokens=max_tokens, agree=ranks.most)
+    return torch.where(asked["response_mask"].bool(), values, 0.0)
 
 
 def response_scores(
@@ -74,7 +81,7 @@ def compute_scores(
     *,
     eos_token_id: int | None = None,
     missing_eos_score: float | None = None,
-    micro_batch_size: int | None = None,
+    max_tokens: int = MAX_TOKENS,
 ) -> Tensor:
     """Scores (B,) of a batch's responses in eval mode, without gradient.
 
@@ -83,16 +90,16 @@ def compute_scores(
         batch: ``prompt_ids``, ``prompt_mask``, ``responses``, ``response_mask``.
         eos_token_id: the token that ends a whole response.
         missing_eos_score: replaces the score of a response that was cut off, where given.
-        micro_batch_size: rows per forward pass; all at once by default.
+        max_tokens: of one forward pass, padding included.
 
     Returns:
         (B,) float32.
     """
-    keys = ("prompt_ids", "prompt_mask", "responses", "response_mask")
+    asked = select(batch, _SEQUENCE, model=model)
     with eval_mode(model):
-        parts = split_rows(select(batch, keys), micro_batch_size)
-        scores = model.normalize(torch.cat([response_scores(model, **part) for part in parts]))
+        raw = compute_in_passes(asked, lambda part: response_scores(model, **part), max_tokens=max_tokens)
+        scores = model.normalize(raw)
     if missing_eos_score is None or eos_token_id is None:
         return scores
-    ended = ((batch["responses"] == eos_token_id) & batch["response_mask"].bool()).any(dim=1)
+    ended = ((asked["responses"] == eos_token_id) & asked["response_mask"].bool()).any(dim=1)
     return torch.where(ended, scores, missing_eos_score)

@@ -6,6 +6,7 @@ log-probs and values are those in the batch; nothing is computed anew before the
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -18,12 +19,14 @@ from rlhf_runtime.algorithms.losses import (
     kl_penalty,
     token_mean,
 )
-from rlhf_runtime.engines.batches import Batch, select, split_rows, trim_padding
-from rlhf_runtime.engines.logprobs import response_logits, token_entropy, token_log_probs
+from rlhf_runtime.engines.batches import MAX_TOKENS, Batch, plan_passes, select, take_rows, trim_padding
+from rlhf_runtime.engines.logprobs import statistics_of
+from rlhf_runtime.engines.ranks import ALONE, Ranks
 from rlhf_runtime.engines.scalar_outputs import response_values
 
-ACTOR_KEYS = ("prompt_ids", "prompt_mask", "responses", "response_mask", "log_probs", "advantages")
-CRITIC_KEYS = ("prompt_ids", "prompt_mask", "responses", "response_mask", "values", "returns")
+_SEQUENCE = ("prompt_ids", "prompt_mask", "responses", "response_mask")
+ACTOR_KEYS = (*_SEQUENCE, "log_probs", "advantages")
+CRITIC_KEYS = (*_SEQUENCE, "values", "returns")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,13 +47,14 @@ class UpdateConfig:
         epochs: passes over the batch.
         minibatches: optimizer steps per epoch.
         max_grad_norm: the gradient is scaled down to this norm.
-        micro_batch_size: rows per forward and backward pass; a whole minibatch by default.
+        max_tokens: of one forward and backward pass, padding included; a minibatch of more takes several, whose
+            gradients add up.
     """
 
     epochs: int = 1
     minibatches: int = 2
     max_grad_norm: float = 1.0
-    micro_batch_size: int | None = None
+    max_tokens: int = MAX_TOKENS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +103,7 @@ def actor_update(
     *,
     config: ActorUpdateConfig,
     seed: StepSeed,
+    ranks: Ranks = ALONE,
 ) -> dict[str, float]:
     """Train a policy on one batch: the clipped surrogate, a KL term and an entropy bonus where asked for.
 
@@ -108,6 +113,7 @@ def actor_update(
         batch: ``ACTOR_KEYS``, and ``ref_log_probs`` where ``kl_coefficient`` is not 0.
         config: the settings.
         seed: job seed and step, for the shuffle.
+        ranks: who holds the model; all call this with the same batch, of which each computes its share.
 
     Returns:
         means over the optimizer steps: ``loss``, ``policy_loss``, ``clip_fraction``, ``approx_kl`` (k3, of
@@ -118,7 +124,9 @@ def actor_update(
     def loss_of(part: Batch, tokens: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         return _actor_loss(model, part, config=config, denominator=tokens)
 
-    return _run_updates(model, optimizer, select(batch, keys), loss_of=loss_of, config=config, seed=seed)
+    return _run_updates(
+        model, optimizer, select(batch, keys, model=model), loss_of=loss_of, config=config, seed=seed, ranks=ranks
+    )
 
 
 def critic_update(
@@ -128,6 +136,7 @@ def critic_update(
     *,
     config: CriticUpdateConfig,
     seed: StepSeed,
+    ranks: Ranks = ALONE,
 ) -> dict[str, float]:
     """Train a critic on one batch with the clipped value loss.
 
@@ -137,6 +146,7 @@ def critic_update(
         batch: ``CRITIC_KEYS``.
         config: the settings.
         seed: job seed and step, for the shuffle.
+        ranks: who holds the model; all call this with the same batch, of which each computes its share.
 
     Returns:
         means over the optimizer steps: ``loss``, ``grad_norm``.
@@ -159,17 +169,24 @@ def critic_update(
         )
         return loss, {}
 
-    return _run_updates(model, optimizer, select(batch, CRITIC_KEYS), loss_of=loss_of, config=config, seed=seed)
+    return _run_updates(
+        model,
+        optimizer,
+        select(batch, CRITIC_KEYS, model=model),
+        loss_of=loss_of,
+        config=config,
+        seed=seed,
+        ranks=ranks,
+    )
 
 
 def _actor_loss(
     model: nn.Module, part: Batch, *, config: ActorUpdateConfig, denominator: Tensor
 ) -> tuple[Tensor, dict[str, Tensor]]:
     mask = part["response_mask"].bool()
-    logits = response_logits(
-        model, prompt_ids=part["prompt_ids"], prompt_mask=part["prompt_mask"], responses=part["responses"]
+    log_probs, entropies = statistics_of(
+        model, **{name: part[name] for name in _SEQUENCE}, with_entropy=config.entropy_coefficient > 0
     )
-    log_probs = torch.where(mask, token_log_probs(logits, part["responses"]), 0.0)
     loss = clipped_policy_loss(
         log_probs,
         old_log_probs=part["log_probs"],
@@ -184,8 +201,8 @@ def _actor_loss(
         kl = kl_penalty(log_probs, ref_log_probs=part["ref_log_probs"], response_mask=mask, denominator=denominator)
         loss = loss + config.kl_coefficient * kl
         statistics["kl"] = kl.detach()
-    if config.entropy_coefficient:
-        entropy = entropy_bonus(token_entropy(logits), response_mask=mask, denominator=denominator)
+    if entropies is not None:
+        entropy = entropy_bonus(entropies, response_mask=mask, denominator=denominator)
         loss = loss - config.entropy_coefficient * entropy
         statistics["entropy"] = entropy.detach()
     return loss, statistics
@@ -210,24 +227,36 @@ def _run_updates(
     loss_of: Callable[[Batch, Tensor], tuple[Tensor, dict[str, Tensor]]],
     config: UpdateConfig,
     seed: StepSeed,
+    ranks: Ranks,
 ) -> dict[str, float]:
-    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    # Not the model's own: of a sharded one these may be the gathered ones of the last forward pass.
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     sums: dict[str, Tensor] = {}
+    norms = torch.zeros(())
     steps = 0
     model.train()
     for minibatch in _minibatches(batch, config=config, seed=seed):
         optimizer.zero_grad(set_to_none=True)
         tokens = minibatch["response_mask"].sum().clamp(min=1)
-        for part in split_rows(minibatch, config.micro_batch_size):
-            loss, statistics = loss_of(trim_padding(part), tokens)
+        for shares in plan_passes(minibatch, max_tokens=config.max_tokens, ranks=ranks.size):
+            loss, statistics = loss_of(_share(minibatch, shares[ranks.rank]), tokens)
             loss.backward()  # type: ignore[no-untyped-call]
             _accumulate(sums, {"loss": loss.detach(), **statistics})
-        norm = nn.utils.clip_grad_norm_(parameters, config.max_grad_norm)
-        _accumulate(sums, {"grad_norm": norm})
+        norm: Any = nn.utils.clip_grad_norm_(parameters, config.max_grad_norm)
+        norms = norms + (norm.full_tensor() if ranks.mesh is not None else norm)
         optimizer.step()
         steps += 1
     optimizer.zero_grad(set_to_none=True)
-    return {name: float(total) / steps for name, total in sums.items()}
+    means = {name: total / steps for name, total in ranks.sums(sums).items()}
+    return means | {"grad_norm": float(norms) / steps}
+
+
+def _share(minibatch: Batch, rows: Tensor) -> Batch:
+    """These rows; for a rank that is left with none, one that weighs nothing: it must compute with the others."""
+    if len(rows):
+        return trim_padding(take_rows(minibatch, rows))
+    blank = {name: value[:1] for name, value in minibatch.items()}
+    return trim_padding(blank | {"response_mask": torch.zeros_like(blank["response_mask"])})
 
 
 def _minibatches(batch: Batch, *, config: UpdateConfig, seed: StepSeed) -> Iterator[Batch]:

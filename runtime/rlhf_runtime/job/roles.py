@@ -7,16 +7,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from rlhf_api.accelerators import gpus_of
-from rlhf_api.enums import AlgorithmName, RoleType, RolloutEngine, TrainingEngine
+from rlhf_api.enums import AlgorithmName, Precision, RoleType, RolloutEngine
 from rlhf_api.quantity import parse_quantity
 from rlhf_api.types import RLHFJob
 from rlhf_api.types.algorithm import GRPO, PPO, Optimizer
 from rlhf_api.types.roles import AUTO
 from rlhf_api.types.roles import Role as RoleSpec
 from rlhf_runtime.algorithms.on_policy import FlowSettings
+from rlhf_runtime.engines.trained import ShardingConfig
 from rlhf_runtime.engines.training import ActorUpdateConfig, CriticUpdateConfig, OptimizerConfig
 from rlhf_runtime.job.prepare import Prepared, UnsupportedError, model_source
 from rlhf_runtime.job.reporter import Reporter
+from rlhf_runtime.job.spread import Spread, spread_of
 from rlhf_runtime.role import Role
 from rlhf_runtime.workers.actor import ActorSettings, AdvantageSettings, GenerationSettings
 from rlhf_runtime.workers.critic import CriticSettings
@@ -35,8 +37,14 @@ _ENGINES = {
 }
 
 
-def make_roles(job: RLHFJob, prepared: Prepared, reporter: Reporter) -> list[Role]:
+def make_roles(job: RLHFJob, prepared: Prepared, reporter: Reporter, *, accelerators: bool = True) -> list[Role]:
     """The runtime's roles, in an order in which they can be registered.
+
+    Args:
+        job: The manifest.
+        prepared: Its data and models.
+        reporter: Told of models that a role has for itself.
+        accelerators: Whether those that the roles ask for are there.
 
     Raises:
         UnsupportedError: A role asks for something that this version does not do.
@@ -46,16 +54,20 @@ def make_roles(job: RLHFJob, prepared: Prepared, reporter: Reporter) -> list[Rol
     for index, spec in enumerate(job.spec.roles):
         field = f"spec.roles[{index}]"
         _refuse_unsupported(spec, field)
+        spread = spread_of(spec, field, accelerators=accelerators)
+        _check_ranks(job, spread, field)
         policy = spec.restart_policy
         roles.append(
             Role(
                 name=spec.name,
                 role_type=spec.type.value,
                 worker_class=spec.worker.class_name if spec.worker.class_name != AUTO else _WORKERS[spec.type],
-                init_kwargs=_arguments(job, spec, prepared, reporter, field),
-                replicas=spec.replicas,
-                threads=threads_of(spec),
-                gpus=gpus_of(spec.resources),
+                init_kwargs=_arguments(job, spec, prepared, reporter, field, spread.sharding),
+                replicas=spread.workers,
+                process_group=spread.engine is not None,
+                threads=max(1, threads_of(spec) // spread.per_pod),
+                gpus=gpus_of(spec.resources) // spread.per_pod,
+                per_pod=spread.per_pod,
                 colocate_with=spec.colocate_with,
                 max_restarts=policy.max_restarts,
                 method_timeout=float(policy.method_timeout_seconds),
@@ -99,7 +111,14 @@ def threads_of(spec: RoleSpec) -> int:
     return max(1, math.floor(parse_quantity(spec.resources.cpu))) if spec.resources.cpu else 1
 
 
-def _arguments(job: RLHFJob, spec: RoleSpec, prepared: Prepared, reporter: Reporter, field: str) -> Mapping[str, Any]:
+def _arguments(
+    job: RLHFJob,
+    spec: RoleSpec,
+    prepared: Prepared,
+    reporter: Reporter,
+    field: str,
+    sharding: ShardingConfig | None,
+) -> Mapping[str, Any]:
     given: dict[str, Any] = dict(spec.worker.arguments)
     if spec.type is RoleType.RULE:
         if spec.worker.class_name != AUTO:
@@ -113,16 +132,18 @@ def _arguments(job: RLHFJob, spec: RoleSpec, prepared: Prepared, reporter: Repor
     source = model_source(spec.model, prepared.task, reporter, field=where) if spec.model else prepared.policy
     common = {"model": source, "model_field": where, **given}
     if spec.type is RoleType.ACTOR:
-        return common | {"settings": actor_settings(job, spec)}
+        return common | {"settings": actor_settings(job, spec, sharding)}
     if spec.type is RoleType.CRITIC:
-        return common | {"settings": critic_settings(job)}
+        return common | {"settings": critic_settings(job, sharding)}
+    if spec.engine.precision is Precision.BFLOAT16:
+        common |= {"dtype": "bfloat16"}
     if spec.type is RoleType.REWARD:
         trained = source if spec.model is not None and spec.model.builtin is None else prepared.reward_model()
         return common | {"model": trained, "tokenizer": prepared.policy}
     return common
 
 
-def actor_settings(job: RLHFJob, spec: RoleSpec) -> ActorSettings:
+def actor_settings(job: RLHFJob, spec: RoleSpec, sharding: ShardingConfig | None = None) -> ActorSettings:
     """The actor's settings from the manifest's hyperparameters."""
     settings = hyperparameters(job) or PPO()
     generation = job.spec.algorithm.generation
@@ -144,10 +165,11 @@ def actor_settings(job: RLHFJob, spec: RoleSpec) -> ActorSettings:
             entropy_coefficient=settings.entropy_coefficient,
         ),
         advantages=_advantages(settings),
+        sharding=sharding,
     )
 
 
-def critic_settings(job: RLHFJob) -> CriticSettings:
+def critic_settings(job: RLHFJob, sharding: ShardingConfig | None = None) -> CriticSettings:
     """The critic's settings from PPO's hyperparameters."""
     ppo = job.spec.algorithm.ppo or PPO()
     return CriticSettings(
@@ -158,6 +180,7 @@ def critic_settings(job: RLHFJob) -> CriticSettings:
             max_grad_norm=ppo.optimizer.max_grad_norm,
             clip_range=ppo.value_clip_range,
         ),
+        sharding=sharding,
     )
 
 
@@ -176,13 +199,26 @@ def _optimizer(spec: Optimizer, learning_rate: float) -> OptimizerConfig:
     return OptimizerConfig(learning_rate=learning_rate, betas=(spec.beta1, spec.beta2), weight_decay=spec.weight_decay)
 
 
+def _check_ranks(job: RLHFJob, spread: Spread, field: str) -> None:
+    settings = hyperparameters(job)
+    if settings is None or spread.engine is None:
+        return
+    samples = settings.prompts_per_step * (settings.group_size if isinstance(settings, GRPO) else 1)
+    if spread.workers > samples:
+        raise UnsupportedError(
+            f"`{field}` has {spread.workers} ranks (`podsPerReplica` times its accelerators), more than a step's "
+            f"{samples} samples: each rank must have one"
+        )
+
+
 def _refuse_unsupported(spec: RoleSpec, field: str) -> None:
     """This version says so, and does not train with something else than was asked for."""
     if spec.type is RoleType.ROLLOUT:
         raise UnsupportedError(f"`{field}.type` Rollout is not supported yet: the Actor generates")
-    if spec.engine.training is TrainingEngine.FSDP2 or spec.pods_per_replica > 1:
+    if spec.pods_per_replica > 1 and not spec.type.trains:
         raise UnsupportedError(
-            f"`{field}`: training over several ranks is not supported yet; use `engine.training` Torch"
+            f"`{field}.podsPerReplica` must be 1: only an Actor or Critic is spread over several pods; "
+            "give the role more `replicas`"
         )
     if spec.engine.rollout is RolloutEngine.VLLM:
         raise UnsupportedError(

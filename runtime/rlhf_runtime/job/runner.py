@@ -184,7 +184,7 @@ class JobRunner:
         """Whether every step is made."""
         self._reporter.phase("Preparing data and models")
         prepared = prepare(self._job, self._reporter)
-        roles = make_roles(self._job, prepared, self._reporter)
+        roles = make_roles(self._job, prepared, self._reporter, accelerators=self._has_accelerators())
         control_flow = self._control_flow()
         if self._fresh:
             self._folder.clear()
@@ -219,6 +219,12 @@ class JobRunner:
         self._reporter.phase("Writing the results")
         self._export(controller)
         return True
+
+    def _has_accelerators(self) -> bool:
+        """A pod has what it asks for; a machine without GPUs runs the same manifest on its processors."""
+        import torch
+
+        return self._backend == "ray-cluster" or torch.cuda.is_available()
 
     def _control_flow(self) -> type[Controller]:
         algorithm = self._job.spec.algorithm

@@ -1,7 +1,8 @@
 """Whether a manifest still describes the run that a folder holds: exactly what its numbers depend on must be the same.
 
 Images, variables, resources, replicas, nodes, deadlines and the like may change between two sessions of a run; random
-numbers are counted by job, step and sample, so none of these changes what is computed.
+numbers are counted by job, step and sample, so none of these changes what is computed. Nor does the number of a
+model's ranks, but for the order in which floating-point numbers are added.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 _OF_THE_ALGORITHM = ("totalSteps", "evaluation")  # how far and how closely watched
-_OF_A_ROLE = ("name", "type", "worker", "engine", "model", "colocateWith", "podsPerReplica")
+_OF_A_ROLE = ("name", "type", "worker", "engine", "model", "colocateWith")
 
 
 def fixed_part(manifest: Mapping[str, Any]) -> dict[str, Any]:

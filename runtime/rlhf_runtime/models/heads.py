@@ -54,8 +54,8 @@ class ScalarHeadModel(nn.Module):
         output = self.body(
             input_ids=input_ids, attention_mask=attention_mask, position_ids=position_ids, use_cache=False
         )
-        numbers: Tensor = self.head(output.last_hidden_state).squeeze(-1)
-        return numbers
+        numbers: Tensor = self.head(output.last_hidden_state)
+        return numbers.squeeze(-1).clone()  # FSDP2 warns of views: what is written into one loses its gradient
 
     def normalize(self, scores: Tensor) -> Tensor:
         """A reward model's scores (B,) on the scale where its reference samples have mean 0 and deviation 1."""

@@ -122,7 +122,7 @@ def train_reward_model(
 
 def normalize(model: ScalarHeadModel, samples: Batch) -> None:
     """Shift and scale the scores so that the policy's samples have mean 0 and standard deviation 1."""
-    scores = compute_scores(model, samples, micro_batch_size=256)
+    scores = compute_scores(model, samples)
     model.shift.copy_(scores.mean())
     model.scale.copy_(scores.std())
 

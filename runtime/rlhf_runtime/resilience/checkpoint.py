@@ -12,29 +12,43 @@ the older controller still writes is older than that.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from rlhf_runtime.errors import EpochFencedError, StateCorruptError, StateMissingError
 from rlhf_runtime.resilience.frame import frame_chunks, read_frame
 from rlhf_runtime.resilience.state_store import StateStore
-from rlhf_runtime.resilience.state_tree import pack_state, unpack_state
+from rlhf_runtime.resilience.state_tree import join_parts, pack_state, unpack_state
 
+_SNAPSHOT_KEY = re.compile(r"roles/[^/]+/(?P<rank>\d+)/snapshots/v(?P<version>\d+)(-of(?P<parts>\d+))?")
 _EPOCHS = "epochs/"
 _COMMITS = "commits/"
 _COMMIT_FORMAT = "rlhf.commit/1"
 
 
 class SnapshotStore:
-    """The snapshots of one worker of a role."""
+    """The snapshots of one worker of a role; or its parts of those that several ranks write together.
 
-    def __init__(self, store: StateStore, *, role: str, rank: int) -> None:
+    A snapshot in parts is there when all its parts are: what some ranks wrote before another died does not count. It
+    can be read by another number of ranks, or by one.
+
+    Args:
+        store: Where they lie.
+        role: The role.
+        rank: The worker's rank.
+        parts: How many ranks write a snapshot together; None: this worker's state is its own.
+    """
+
+    def __init__(self, store: StateStore, *, role: str, rank: int, parts: int | None = None) -> None:
         self._store = store
-        self._prefix = f"roles/{role}/{rank}/snapshots/v"
+        self._role = role
+        self._rank = rank
+        self._parts = parts
 
     def save(self, version: int, state: Mapping[str, Any]) -> None:
-        """Write the state at `version` durably; see `state_tree` for what it may hold.
+        """Write the state at `version`, or this rank's part of it, durably; see `state_tree` for what it may hold.
 
         Raises:
             UnsupportedValueError: Something in the state cannot be stored; the message gives its path.
@@ -42,16 +56,50 @@ class SnapshotStore:
         """
         skeleton, tensors = pack_state(state)
         header = {"version": version, "skeleton": skeleton}
-        self._store.write(self._key(version), frame_chunks("snapshot", header, [tensors]))
+        self._store.write(self._key(version, self._rank, self._parts or 1), frame_chunks("snapshot", header, [tensors]))
 
     def load(self, version: int) -> dict[str, Any]:
-        """The state at `version`, its tensors on the CPU.
+        """The state at `version`, its tensors on the CPU; this rank's part, if as many ranks wrote it as read it.
 
         Raises:
             StateMissingError: There is no such snapshot.
             StateCorruptError: It is torn or altered.
         """
-        key = self._key(version)
+        kinds = self._whole().get(version, set())
+        parts = self._parts or 1
+        if parts in kinds or not kinds:
+            return self._read(self._key(version, self._rank, parts), version)
+        written = max(kinds)
+        state: dict[str, Any] = join_parts(
+            [self._read(self._key(version, rank, written), version) for rank in range(written)]
+        )
+        return state
+
+    def versions(self) -> list[int]:
+        """The versions that have a whole snapshot, ascending."""
+        return sorted(self._whole())
+
+    def prune(self, *, keep: int, needed: int | None = None) -> None:
+        """Delete all but the newest `keep`, and the newest one that version `needed` can be restored from.
+
+        Of snapshots in parts each rank deletes its own.
+        """
+        versions = self.versions()
+        kept = set(versions[-keep:] if keep > 0 else [])
+        if needed is not None:
+            kept.update([version for version in versions if version <= needed][-1:])
+        for key, version, rank, _ in self._keys():
+            mine = rank == self._rank or rank >= (self._parts or 1)
+            if mine and versions and version <= versions[-1] and version not in kept:
+                self._store.delete(key)
+
+    def drop_after(self, version: int) -> None:
+        """Delete those beyond `version`: the updates that led there were not committed and will be made anew."""
+        for key, later, _, _ in self._keys():
+            if later > version:
+                self._store.delete(key)
+
+    def _read(self, key: str, version: int) -> dict[str, Any]:
         where = f"{self._store.location}/{key}"
         header, body = read_frame(self._store.read(key), "snapshot", where=where)
         state = unpack_state(header.get("skeleton"), bytes(body), where=where)
@@ -59,29 +107,27 @@ class SnapshotStore:
             raise StateCorruptError(f'"{where}" is not the snapshot that its name says')
         return state
 
-    def versions(self) -> list[int]:
-        """The versions that have a snapshot, ascending."""
-        names = (key.removeprefix(self._prefix) for key in self._store.list(self._prefix))
-        return [int(name) for name in names if name.isdigit()]
+    def _whole(self) -> dict[int, set[int]]:
+        """The versions that can be loaded, each with the numbers of parts in which it is there."""
+        there: dict[tuple[int, int], int] = {}
+        for _, version, _, parts in self._keys():
+            there[version, parts] = there.get((version, parts), 0) + 1
+        whole: dict[int, set[int]] = {}
+        for (version, parts), count in there.items():
+            if count == parts:
+                whole.setdefault(version, set()).add(parts)
+        return whole
 
-    def prune(self, *, keep: int, needed: int | None = None) -> None:
-        """Delete all but the newest `keep`, and the newest one that version `needed` can be restored from."""
-        versions = self.versions()
-        kept = set(versions[-keep:] if keep > 0 else [])
-        if needed is not None:
-            kept.update([version for version in versions if version <= needed][-1:])
-        for version in versions:
-            if version not in kept:
-                self._store.delete(self._key(version))
+    def _keys(self) -> Iterator[tuple[str, int, int, int]]:
+        """Key, version, rank and number of parts of all that is there."""
+        own = f"roles/{self._role}/" if self._parts else f"roles/{self._role}/{self._rank}/snapshots/"
+        for key in self._store.list(own):
+            if (found := _SNAPSHOT_KEY.fullmatch(key)) and (self._parts or found["parts"] is None):
+                yield key, int(found["version"]), int(found["rank"]), int(found["parts"] or 1)
 
-    def drop_after(self, version: int) -> None:
-        """Delete those beyond `version`: the updates that led there were not committed and will be made anew."""
-        for later in self.versions():
-            if later > version:
-                self._store.delete(self._key(later))
-
-    def _key(self, version: int) -> str:
-        return f"{self._prefix}{version:012d}"
+    def _key(self, version: int, rank: int, parts: int) -> str:
+        of = f"-of{parts}" if parts > 1 else ""
+        return f"roles/{self._role}/{rank}/snapshots/v{version:012d}{of}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

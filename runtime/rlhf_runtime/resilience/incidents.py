@@ -4,7 +4,7 @@ The judgement is a pure function of the error and of what this step has already 
 
 | what happened | verdict |
 |---|---|
-| the process is gone or hangs | restore the worker, repeat what it was doing |
+| the process is gone or hangs, or another rank's | restore the worker, repeat what it was doing |
 | a writing method raised | its state is half changed: discard the process, restore, repeat once |
 | out of memory in a reading method | discard the process, restore, repeat once |
 | any other exception in a reading method | the step fails: user code is not restarted |
@@ -21,6 +21,7 @@ from rlhf_api.enums import FailureReason
 from rlhf_runtime.errors import (
     BufferLostError,
     HostDiedError,
+    PeerLostError,
     RemoteError,
     StateDiscardedError,
     VersionMovedError,
@@ -113,7 +114,7 @@ def judge(error: BaseException, *, failures: list[str]) -> Verdict:
     """What follows from `error` at a step that has already failed with `failures` (their signatures)."""
     if isinstance(error, BufferLostError):
         return Verdict.RECOMPUTE_INPUTS
-    if isinstance(error, (HostDiedError, VersionMovedError, StateDiscardedError)):
+    if isinstance(error, (HostDiedError, PeerLostError, VersionMovedError, StateDiscardedError)):
         return Verdict.RESTORE
     if isinstance(error, RemoteError):
         fault = error.poisoned or error.kind in _OUT_OF_MEMORY

@@ -6,12 +6,13 @@ stored once and comes back as one object; views that overlap only in part become
 
 In the skeleton scalars stand for themselves; all else is an object of one key that says what it is:
 `{"t": tensor}`, `{"n": array}`, `{"d": [[key, node], ...]}`, `{"l": [node, ...]}` or for a
-tuple `{"u": ...}`.
+tuple `{"u": ...}`, and `{"p": [tensor, first row, rows of the whole]}` for a `RowPart`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,41 @@ _ALLOWED = (
     "a state is made of dicts with str or int keys, lists, tuples, dense tensors, numpy arrays of numbers, "
     "str, int, float, bool and None"
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RowPart:
+    """Some rows of a tensor whose others are in the states of other ranks.
+
+    Attributes:
+        tensor: The rows.
+        first: Which of the whole tensor's rows is the first of them.
+        total: How many rows the whole tensor has.
+    """
+
+    tensor: torch.Tensor
+    first: int
+    total: int
+
+
+def join_parts(states: Sequence[Any]) -> Any:
+    """One state from those of all ranks: `RowPart`s become whole tensors, all else is the first rank's.
+
+    Raises:
+        StateCorruptError: Parts do not fit together.
+    """
+    first = states[0]
+    if isinstance(first, RowPart):
+        parts = sorted(states, key=lambda part: part.first)
+        whole = torch.cat([part.tensor for part in parts])
+        if len(whole) != first.total:
+            raise StateCorruptError(f"the parts of a tensor of {first.total} rows have {len(whole)} together")
+        return whole
+    if isinstance(first, dict):
+        return {key: join_parts([state[key] for state in states]) for key in first}
+    if isinstance(first, list | tuple):
+        return type(first)(join_parts(items) for items in zip(*states, strict=True))
+    return first
 
 
 def pack_state(state: Mapping[str, Any], *, where: str = "state") -> tuple[Any, bytes]:
@@ -58,6 +94,8 @@ class _Packer:
     def node(self, value: Any, path: str) -> Any:
         if isinstance(value, torch.Tensor):
             return {"t": self._tensor(value, path)}
+        if isinstance(value, RowPart):
+            return {"p": [self._tensor(value.tensor, path), value.first, value.total]}
         if isinstance(value, np.ndarray):
             if value.dtype.kind not in "biuf" or not value.dtype.isnative:
                 raise UnsupportedValueError(f"{path} is a numpy array of type {value.dtype}: {_ALLOWED}")
@@ -102,6 +140,9 @@ def _unpack(node: Any, tensors: Mapping[str, torch.Tensor]) -> Any:
     ((kind, content),) = node.items()
     if kind == "t":
         return tensors[content]
+    if kind == "p":
+        name, first, total = content
+        return RowPart(tensor=tensors[name], first=int(first), total=int(total))
     if kind == "n":
         return tensors[content].numpy()
     if kind == "d":

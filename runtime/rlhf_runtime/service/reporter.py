@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from rlhf_api.enums import RoleType, RolloutEngine, TrainingEngine
+from rlhf_api.enums import RoleType, RolloutEngine
 from rlhf_api.job_control import messages
 from rlhf_api.types import RLHFJob
 from rlhf_runtime.job.reporter import TRAINING, Reporter
+from rlhf_runtime.job.spread import spread_of
 from rlhf_runtime.service.board import Board, RoleState
 from rlhf_runtime.service.log import ControllerLog
 
@@ -118,12 +119,13 @@ class ServiceReporter(Reporter):
         spec = self._job.spec.role(name)
         trains, generates = spec.type.trains, spec.type is RoleType.ACTOR
         rollout = RolloutEngine.CACHED if spec.engine.rollout is RolloutEngine.AUTO else spec.engine.rollout
+        engine = spread_of(spec).engine
         return RoleState(
             name=name,
-            desired=group.replicas,
-            ready=sum(seat.ready for seat in list(group.seats)),
+            desired=spec.replicas if trains else group.replicas,
+            ready=int(group.ready) if trains else sum(seat.ready for seat in list(group.seats)),
             class_name=group.role.worker.name,
-            training_engine=TrainingEngine.TORCH.value if trains else "",
+            training_engine=engine.value if engine else "",
             rollout_engine=rollout.value if generates else "",
             last_recovery_milliseconds=group.last_recovery_ms,
         )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from rlhf_runtime.algorithms.advantages import (
     gae,
@@ -18,9 +18,12 @@ from rlhf_runtime.algorithms.advantages import (
 )
 from rlhf_runtime.algorithms.counter_rng import StepSeed
 from rlhf_runtime.data_proto import DataProto
+from rlhf_runtime.engines.logprobs import compute_log_probs, response_statistics
+from rlhf_runtime.engines.ranks import ALONE, join_ranks, own_device
 from rlhf_runtime.engines.rollout import make_rollout_engine
 from rlhf_runtime.engines.rollout.base import SamplingConfig
-from rlhf_runtime.engines.training import ActorUpdateConfig, OptimizerConfig, actor_update, make_optimizer
+from rlhf_runtime.engines.trained import ShardingConfig, TrainedModel
+from rlhf_runtime.engines.training import ActorUpdateConfig, OptimizerConfig, actor_update
 from rlhf_runtime.models.exporting import export_to
 from rlhf_runtime.models.loading import SLOW_IMPORTS, load_causal_lm, load_tokenizer, no_progress_bars
 from rlhf_runtime.tasks.base import exact_match
@@ -59,12 +62,13 @@ class AdvantageSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActorSettings:
-    """Everything that an `ActorWorker` is told."""
+    """Everything that an `ActorWorker` is told; `sharding` where FSDP2 trains it, else plain torch on one rank."""
 
     generation: GenerationSettings
     optimizer: OptimizerConfig
     update: ActorUpdateConfig = field(default_factory=ActorUpdateConfig)
     advantages: AdvantageSettings = field(default_factory=AdvantageSettings)
+    sharding: ShardingConfig | None = None
 
 
 class ActorWorker(Worker):
@@ -81,11 +85,19 @@ class ActorWorker(Worker):
     def __init__(self, model: str, settings: ActorSettings, model_field: str = "spec.model") -> None:
         self._settings = settings
         self._tokenizer = load_tokenizer(model, field=model_field)
-        self._model = load_causal_lm(model, field=model_field)
-        self._optimizer = make_optimizer(self._model, settings.optimizer)
-        self._rollout = make_rollout_engine(settings.generation.engine, self._model)
+        self._trained = TrainedModel(
+            load_causal_lm(model, field=model_field).to(own_device(self.context)),
+            optimizer=settings.optimizer,
+            ranks=join_ranks(self.context) if settings.sharding else ALONE,
+            sharding=settings.sharding,
+            forward_methods={response_statistics.__name__: response_statistics},
+            keep_whole=True,
+        )
+        assert self._trained.whole is not None
+        self._whole: nn.Module = self._trained.whole
+        self._rollout = make_rollout_engine(settings.generation.engine, self._whole)
 
-    @register(effect=Effect.READ, durable=True)
+    @register(effect=Effect.READ, durable=True, pad={"prompt_ids": "left", "prompt_mask": "left"})
     def generate(self, prompts: list[str]) -> dict[str, Any]:
         """Sample responses.
 
@@ -106,25 +118,22 @@ class ActorWorker(Worker):
 
     @register(effect=Effect.READ)
     def evaluate(self, prompts: list[str], answers: list[str]) -> dict[str, Any]:
-        """The share of greedy responses that are the answer, letter by letter.
+        """Which greedy responses are the answer, letter by letter.
 
         Args:
             prompts: B held-out texts.
             answers: B texts.
 
         Returns:
-            `accuracy`: between 0 and 1.
+            `accuracy`: B numbers, 1 for a right response and 0 for a wrong one.
         """
         texts = self._generate(prompts, n=1, sample_ids=None, greedy=True)["texts"]
-        right = sum(exact_match(text, answer) for text, answer in zip(texts, answers, strict=True))
-        return {"accuracy": right / len(prompts)}
+        return {"accuracy": [float(exact_match(text, answer)) for text, answer in zip(texts, answers, strict=True)]}
 
-    @register(effect=Effect.READ)
+    @register(effect=Effect.READ, collective=True)
     def compute_log_probs(self, data: DataProto) -> dict[str, Tensor]:
         """Log-probs (N, T) of given responses under the present weights."""
-        from rlhf_runtime.engines.logprobs import compute_log_probs
-
-        return {"log_probs": compute_log_probs(self._model, data.batch)}
+        return {"log_probs": compute_log_probs(self._trained.model, data.batch, ranks=self._trained.ranks)}
 
     @register(effect=Effect.NONE, dispatch=Dispatch.RANK_ZERO, durable=True)
     def compute_advantages(self, data: DataProto) -> dict[str, Any]:
@@ -174,14 +183,22 @@ class ActorWorker(Worker):
             `metrics`: means over the optimizer steps.
         """
         seed = StepSeed(job=self.context.seed, step=self.context.call.iteration)
-        metrics = actor_update(self._model, self._optimizer, data.batch, config=self._settings.update, seed=seed)
+        metrics = actor_update(
+            self._trained.model,
+            self._trained.optimizer,
+            data.batch,
+            config=self._settings.update,
+            seed=seed,
+            ranks=self._trained.ranks,
+        )
+        self._trained.refresh_whole()
         self._rollout.refresh()
         return {"metrics": metrics}
 
     @register(effect=Effect.READ, dispatch=Dispatch.RANK_ZERO)
     def export(self, folder: str) -> dict[str, Any]:
         """Write model and tokenizer, to a folder or URI, so that `transformers` loads them."""
-        model: Any = self._model
+        model: Any = self._whole
 
         def write(place: str) -> None:
             with no_progress_bars():
@@ -193,20 +210,20 @@ class ActorWorker(Worker):
 
     def state_dict(self) -> Mapping[str, Any]:
         """Weights and optimizer."""
-        return {"model": self._model.state_dict(), "optimizer": self._optimizer.state_dict()}
+        return self._trained.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take back what `state_dict` gave."""
-        self._model.load_state_dict(state["model"])
-        self._optimizer.load_state_dict(dict(state["optimizer"]))
+        self._trained.load_state_dict(state)
         self._rollout.refresh()
 
     def _generate(self, prompts: list[str], *, n: int, sample_ids: Tensor | None, greedy: bool) -> dict[str, Any]:
         settings = self._settings.generation
-        ids, mask = encode_prompts(self._tokenizer, prompts, model=self._model, room_for=settings.max_new_tokens)
+        ids, mask = encode_prompts(self._tokenizer, prompts, model=self._whole, room_for=settings.max_new_tokens)
+        device = own_device(self.context)
         result = self._rollout.generate(
-            ids,
-            prompt_mask=mask,
+            ids.to(device),
+            prompt_mask=mask.to(device),
             sampling=SamplingConfig(
                 max_new_tokens=settings.max_new_tokens,
                 eos_token_id=self._tokenizer.eos_token_id,
@@ -217,7 +234,7 @@ class ActorWorker(Worker):
             ),
             seed=StepSeed(job=self.context.seed, step=self.context.call.iteration),
             sample_ids=sample_ids,
-        )
+        ).to(torch.device("cpu"))
         texts = self._tokenizer.batch_decode(
             [row[kept.bool()] for row, kept in zip(result.responses, result.response_mask, strict=True)],
             skip_special_tokens=True,

@@ -10,18 +10,21 @@ from torch import Tensor
 
 from rlhf_runtime.algorithms.counter_rng import StepSeed
 from rlhf_runtime.data_proto import DataProto
+from rlhf_runtime.engines.ranks import ALONE, join_ranks, own_device
 from rlhf_runtime.engines.scalar_outputs import compute_values
-from rlhf_runtime.engines.training import CriticUpdateConfig, OptimizerConfig, critic_update, make_optimizer
+from rlhf_runtime.engines.trained import ShardingConfig, TrainedModel
+from rlhf_runtime.engines.training import CriticUpdateConfig, OptimizerConfig, critic_update
 from rlhf_runtime.models.loading import SLOW_IMPORTS, load_scalar_model
 from rlhf_runtime.worker import Dispatch, Effect, Worker, register
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CriticSettings:
-    """Everything that a `CriticWorker` is told."""
+    """Everything that a `CriticWorker` is told; `sharding` where FSDP2 trains it, else plain torch on one rank."""
 
     optimizer: OptimizerConfig
     update: CriticUpdateConfig = field(default_factory=CriticUpdateConfig)
+    sharding: ShardingConfig | None = None
 
 
 class CriticWorker(Worker):
@@ -37,26 +40,36 @@ class CriticWorker(Worker):
 
     def __init__(self, model: str, settings: CriticSettings, model_field: str = "spec.model") -> None:
         self._settings = settings
-        self._model = load_scalar_model(model, field=model_field)
-        self._optimizer = make_optimizer(self._model, settings.optimizer)
+        self._trained = TrainedModel(
+            load_scalar_model(model, field=model_field).to(own_device(self.context)),
+            optimizer=settings.optimizer,
+            ranks=join_ranks(self.context) if settings.sharding else ALONE,
+            sharding=settings.sharding,
+        )
 
-    @register(effect=Effect.READ, durable=True)
+    @register(effect=Effect.READ, durable=True, collective=True)
     def compute_values(self, data: DataProto) -> dict[str, Tensor]:
         """Values (N, T) of prompts (N, P) and responses (N, T)."""
-        return {"values": compute_values(self._model, data.batch)}
+        return {"values": compute_values(self._trained.model, data.batch, ranks=self._trained.ranks)}
 
     @register(effect=Effect.WRITE, dispatch=Dispatch.ONE_TO_ALL)
     def update(self, data: DataProto) -> dict[str, Any]:
         """One value update; `data` has prompts, responses, `values` and `returns`. Gives `metrics`."""
         seed = StepSeed(job=self.context.seed, step=self.context.call.iteration)
-        metrics = critic_update(self._model, self._optimizer, data.batch, config=self._settings.update, seed=seed)
+        metrics = critic_update(
+            self._trained.model,
+            self._trained.optimizer,
+            data.batch,
+            config=self._settings.update,
+            seed=seed,
+            ranks=self._trained.ranks,
+        )
         return {"metrics": metrics}
 
     def state_dict(self) -> Mapping[str, Any]:
         """Weights and optimizer."""
-        return {"model": self._model.state_dict(), "optimizer": self._optimizer.state_dict()}
+        return self._trained.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take back what `state_dict` gave."""
-        self._model.load_state_dict(state["model"])
-        self._optimizer.load_state_dict(dict(state["optimizer"]))
+        self._trained.load_state_dict(state)

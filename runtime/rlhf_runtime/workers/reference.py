@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from rlhf_runtime.data_proto import DataProto
 from rlhf_runtime.engines.logprobs import compute_log_probs
+from rlhf_runtime.engines.ranks import own_device
 from rlhf_runtime.models.loading import SLOW_IMPORTS, load_causal_lm
 from rlhf_runtime.worker import Effect, Worker, register
 
@@ -16,12 +18,13 @@ class ReferenceWorker(Worker):
     Args:
         model: A folder or a Hugging Face id.
         model_field: The manifest's field that named the model, for messages.
+        dtype: Of its weights and of what it computes: "float32" or "bfloat16".
     """
 
     imports = SLOW_IMPORTS
 
-    def __init__(self, model: str, model_field: str = "spec.model") -> None:
-        self._model = load_causal_lm(model, field=model_field)
+    def __init__(self, model: str, model_field: str = "spec.model", dtype: str = "float32") -> None:
+        self._model = load_causal_lm(model, field=model_field, dtype=getattr(torch, dtype)).to(own_device(self.context))
 
     @register(effect=Effect.READ)
     def compute_log_probs(self, data: DataProto) -> dict[str, Tensor]:

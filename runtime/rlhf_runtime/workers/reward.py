@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from rlhf_runtime.data_proto import DataProto
+from rlhf_runtime.engines.ranks import own_device
 from rlhf_runtime.engines.scalar_outputs import compute_scores
 from rlhf_runtime.models.loading import SLOW_IMPORTS, load_reward_model, load_tokenizer
 from rlhf_runtime.worker import Effect, Worker, register
@@ -20,6 +22,7 @@ class RewardWorker(Worker):
         tokenizer: A folder or Hugging Face id; tells which token ends a response.
         missing_end_score: Of a response that was cut off; scores are normalized to about mean 0 and variance 1.
         model_field: The manifest's field that named the model, for messages.
+        dtype: Of its weights and of what it computes: "float32" or "bfloat16".
     """
 
     imports = SLOW_IMPORTS
@@ -30,8 +33,10 @@ class RewardWorker(Worker):
         tokenizer: str,
         missing_end_score: float = MISSING_END_SCORE,
         model_field: str = "spec.model",
+        dtype: str = "float32",
     ) -> None:
-        self._model = load_reward_model(model, field=model_field)
+        self._model = load_reward_model(model, field=model_field, dtype=getattr(torch, dtype))
+        self._model.to(own_device(self.context))
         self._eos_token_id = load_tokenizer(tokenizer).eos_token_id
         self._missing_end_score = missing_end_score
 

@@ -57,6 +57,14 @@ class RolloutResult:
     response_mask: Tensor
     log_probs: Tensor
 
+    def to(self, device: torch.device) -> "RolloutResult":
+        """The same on this device."""
+        return RolloutResult(
+            responses=self.responses.to(device),
+            response_mask=self.response_mask.to(device),
+            log_probs=self.log_probs.to(device),
+        )
+
 
 class RolloutEngine(Protocol):
     """Generates responses from the policy's present weights."""
