@@ -155,7 +155,7 @@ def _model(size: str, ranks: Any) -> Any:
         Qwen3ForCausalLM(config),
         optimizer=OptimizerConfig(learning_rate=1e-5),
         ranks=ranks,
-        forward_methods={"response_statistics": response_statistics},
+        forward_methods=[response_statistics],
     )
 
 

@@ -37,17 +37,14 @@ def actor_model(ranks: Ranks, sharding: ShardingConfig | None, **model: Any) -> 
         optimizer=OPTIMIZER,
         ranks=ranks,
         sharding=sharding,
-        forward_methods={"response_statistics": response_statistics},
+        forward_methods=[response_statistics],
         keep_whole=True,
     )
 
 
 def update_actor(trained: TrainedModel, batch: dict[str, Tensor], step: int) -> dict[str, float]:
     config = ActorUpdateConfig(kl_coefficient=0.1, entropy_coefficient=0.1, minibatches=2, max_tokens=FEW_TOKENS)
-    seed = StepSeed(job=1, step=step)
-    metrics = actor_update(trained.model, trained.optimizer, batch, config=config, seed=seed, ranks=trained.ranks)
-    trained.refresh_whole()
-    return metrics
+    return trained.update(actor_update, batch, config=config, seed=StepSeed(job=1, step=step))
 
 
 def train_actor(
@@ -86,8 +83,7 @@ def train_critic(context: WorkerContext, batch: dict[str, Tensor], updates: int 
     metrics = []
     for step in range(updates):
         seed = StepSeed(job=1, step=step)
-        metrics.append(critic_update(trained.model, trained.optimizer, batch, config=config, seed=seed, ranks=ranks))
-    trained.refresh_whole()
+        metrics.append(trained.update(critic_update, batch, config=config, seed=seed))
     share = {name: value[context.rank :: context.world_size] for name, value in batch.items()}
     assert trained.whole is not None
     return {
@@ -135,7 +131,7 @@ def memory_to_train(context: WorkerContext, batch: dict[str, Tensor], model: Map
     config = CriticUpdateConfig(minibatches=1, max_tokens=FEW_TOKENS)
     for step in range(2):
         seed = StepSeed(job=1, step=step)
-        critic_update(trained.model, trained.optimizer, batch, config=config, seed=seed, ranks=ranks)
+        trained.update(critic_update, batch, config=config, seed=seed)
     return _memory("VmHWM") - before
 
 

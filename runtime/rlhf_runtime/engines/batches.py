@@ -18,6 +18,7 @@ from torch import Tensor, nn
 Batch: TypeAlias = dict[str, Tensor]
 
 MAX_TOKENS = 16_384
+SEQUENCE = ("prompt_ids", "prompt_mask", "responses", "response_mask")
 
 
 def select(batch: Batch, keys: Sequence[str], *, model: nn.Module | None = None) -> Batch:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from rlhf_runtime.engines.batches import MAX_TOKENS, Batch, compute_in_passes, select
+from rlhf_runtime.engines.batches import MAX_TOKENS, SEQUENCE, Batch, compute_in_passes, select
 from rlhf_runtime.engines.ranks import ALONE, Ranks
 
 MAX_LOGITS_BYTES = 256 * 1024**2
@@ -183,10 +183,9 @@ def compute_log_probs(model: nn.Module, batch: Batch, *, max_tokens: int = MAX_T
     Returns:
         (B, T) float32, zero outside the mask.
     """
-    keys = ("prompt_ids", "prompt_mask", "responses", "response_mask")
     with eval_mode(model):
         return compute_in_passes(
-            select(batch, keys, model=model),
+            select(batch, SEQUENCE, model=model),
             lambda part: response_log_probs(model, **part),
             max_tokens=max_tokens,
             agree=ranks.most,

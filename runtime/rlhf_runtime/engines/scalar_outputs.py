@@ -3,12 +3,10 @@
 import torch
 from torch import Tensor, nn
 
-from rlhf_runtime.engines.batches import MAX_TOKENS, Batch, compute_in_passes, select
+from rlhf_runtime.engines.batches import MAX_TOKENS, SEQUENCE, Batch, compute_in_passes, select
 from rlhf_runtime.engines.logprobs import eval_mode, sequence_inputs
 from rlhf_runtime.engines.ranks import ALONE, Ranks
 from rlhf_runtime.models.heads import ScalarHeadModel
-
-_SEQUENCE = ("prompt_ids", "prompt_mask", "responses", "response_mask")
 
 
 def response_values(model: nn.Module, *, prompt_ids: Tensor, prompt_mask: Tensor, responses: Tensor) -> Tensor:
@@ -41,10 +39,10 @@ def compute_values(model: nn.Module, batch: Batch, *, max_tokens: int = MAX_TOKE
     Returns:
         (B, T) float32.
     """
-    asked = select(batch, _SEQUENCE, model=model)
+    asked = select(batch, SEQUENCE, model=model)
 
     def values_of(part: Batch) -> Tensor:
-        return response_values(model, **{name: part[name] for name in _SEQUENCE[:3]})
+        return response_values(model, **{name: part[name] for name in SEQUENCE[:3]})
 
     with eval_mode(model):
         values = compute_in_passes(asked, values_of, max_tokens=max_tokens, agree=ranks.most)
@@ -95,7 +93,7 @@ def compute_scores(
     Returns:
         (B,) float32.
     """
-    asked = select(batch, _SEQUENCE, model=model)
+    asked = select(batch, SEQUENCE, model=model)
     with eval_mode(model):
         raw = compute_in_passes(asked, lambda part: response_scores(model, **part), max_tokens=max_tokens)
         scores = model.normalize(raw)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import torch
@@ -27,7 +27,7 @@ def shard_model(
     *,
     compute_dtype: torch.dtype = torch.float32,
     checkpoint_activations: bool = False,
-    forward_methods: Mapping[str, Callable[..., Any]] | None = None,
+    forward_methods: Sequence[Callable[..., Any]] = (),
 ) -> nn.Module:
     """Shard a model over ranks, in place.
 
@@ -38,7 +38,7 @@ def shard_model(
         ranks: Who holds it together.
         compute_dtype: Of forward and backward passes; parameters, gradients and sums stay in float32.
         checkpoint_activations: Whether a block's activations are computed again in the backward pass, not kept.
-        forward_methods: By name, functions of the model that count as forward passes; they become its methods.
+        forward_methods: Functions of the model that count as forward passes; they become its methods.
 
     Returns:
         the model.
@@ -54,9 +54,9 @@ def shard_model(
         sharded: Any = fully_shard(module, mesh=ranks.mesh, mp_policy=policy)
         sharded.set_force_sum_reduction_for_comms(True)  # gloo knows no mean
         sharded.set_gradient_divide_factor(1.0)
-    for name, function in (forward_methods or {}).items():
-        setattr(model, name, types.MethodType(function, model))
-        register_fsdp_forward_method(model, name)
+    for function in forward_methods:
+        setattr(model, function.__name__, types.MethodType(function, model))
+        register_fsdp_forward_method(model, function.__name__)
     return model
 
 

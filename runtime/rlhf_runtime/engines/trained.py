@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import nn
 
+from rlhf_runtime.engines.batches import Batch
 from rlhf_runtime.engines.ranks import ALONE, Ranks
 from rlhf_runtime.engines.training import OptimizerConfig, make_optimizer
 
@@ -46,7 +47,7 @@ class TrainedModel:
         optimizer: OptimizerConfig,
         ranks: Ranks = ALONE,
         sharding: ShardingConfig | None = None,
-        forward_methods: Mapping[str, Callable[..., Any]] | None = None,
+        forward_methods: Sequence[Callable[..., Any]] = (),
         keep_whole: bool = False,
     ) -> None:
         self.model = model
@@ -66,6 +67,12 @@ class TrainedModel:
                 forward_methods=forward_methods,
             )
         self.optimizer = make_optimizer(model, optimizer)
+
+    def update(self, how: Callable[..., dict[str, float]], batch: Batch, **settings: Any) -> dict[str, float]:
+        """Train on one batch with `actor_update` or `critic_update`, and bring the new weights to `whole`."""
+        metrics = how(self.model, self.optimizer, batch, ranks=self.ranks, **settings)
+        self.refresh_whole()
+        return metrics
 
     def refresh_whole(self) -> None:
         """The weights have changed: bring them to `whole`. All ranks must call it together."""

@@ -19,14 +19,13 @@ from rlhf_runtime.algorithms.losses import (
     kl_penalty,
     token_mean,
 )
-from rlhf_runtime.engines.batches import MAX_TOKENS, Batch, plan_passes, select, take_rows, trim_padding
+from rlhf_runtime.engines.batches import MAX_TOKENS, SEQUENCE, Batch, plan_passes, select, take_rows, trim_padding
 from rlhf_runtime.engines.logprobs import statistics_of
 from rlhf_runtime.engines.ranks import ALONE, Ranks
 from rlhf_runtime.engines.scalar_outputs import response_values
 
-_SEQUENCE = ("prompt_ids", "prompt_mask", "responses", "response_mask")
-ACTOR_KEYS = (*_SEQUENCE, "log_probs", "advantages")
-CRITIC_KEYS = (*_SEQUENCE, "values", "returns")
+ACTOR_KEYS = (*SEQUENCE, "log_probs", "advantages")
+CRITIC_KEYS = (*SEQUENCE, "values", "returns")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,7 +184,7 @@ def _actor_loss(
 ) -> tuple[Tensor, dict[str, Tensor]]:
     mask = part["response_mask"].bool()
     log_probs, entropies = statistics_of(
-        model, **{name: part[name] for name in _SEQUENCE}, with_entropy=config.entropy_coefficient > 0
+        model, **{name: part[name] for name in SEQUENCE}, with_entropy=config.entropy_coefficient > 0
     )
     loss = clipped_policy_loss(
         log_probs,

@@ -90,7 +90,7 @@ class ActorWorker(Worker):
             optimizer=settings.optimizer,
             ranks=join_ranks(self.context) if settings.sharding else ALONE,
             sharding=settings.sharding,
-            forward_methods={response_statistics.__name__: response_statistics},
+            forward_methods=[response_statistics],
             keep_whole=True,
         )
         assert self._trained.whole is not None
@@ -183,15 +183,7 @@ class ActorWorker(Worker):
             `metrics`: means over the optimizer steps.
         """
         seed = StepSeed(job=self.context.seed, step=self.context.call.iteration)
-        metrics = actor_update(
-            self._trained.model,
-            self._trained.optimizer,
-            data.batch,
-            config=self._settings.update,
-            seed=seed,
-            ranks=self._trained.ranks,
-        )
-        self._trained.refresh_whole()
+        metrics = self._trained.update(actor_update, data.batch, config=self._settings.update, seed=seed)
         self._rollout.refresh()
         return {"metrics": metrics}
 
@@ -220,7 +212,7 @@ class ActorWorker(Worker):
     def _generate(self, prompts: list[str], *, n: int, sample_ids: Tensor | None, greedy: bool) -> dict[str, Any]:
         settings = self._settings.generation
         ids, mask = encode_prompts(self._tokenizer, prompts, model=self._whole, room_for=settings.max_new_tokens)
-        device = own_device(self.context)
+        device = next(self._whole.parameters()).device
         result = self._rollout.generate(
             ids.to(device),
             prompt_mask=mask.to(device),

@@ -56,14 +56,7 @@ class CriticWorker(Worker):
     def update(self, data: DataProto) -> dict[str, Any]:
         """One value update; `data` has prompts, responses, `values` and `returns`. Gives `metrics`."""
         seed = StepSeed(job=self.context.seed, step=self.context.call.iteration)
-        metrics = critic_update(
-            self._trained.model,
-            self._trained.optimizer,
-            data.batch,
-            config=self._settings.update,
-            seed=seed,
-            ranks=self._trained.ranks,
-        )
+        metrics = self._trained.update(critic_update, data.batch, config=self._settings.update, seed=seed)
         return {"metrics": metrics}
 
     def state_dict(self) -> Mapping[str, Any]:
