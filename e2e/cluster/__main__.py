@@ -109,11 +109,10 @@ def status() -> None:
 
 @main.command()
 def build() -> None:
-    """Build all programs and images without starting anything."""
-    from e2e.cluster.up import need_this_machine, prepare
+    """Build all programs and images, those of fake nodes too, without starting anything."""
+    from e2e.cluster.up import build
 
-    need_this_machine()
-    prepare(ClusterConfig())
+    build(ClusterConfig(kwok=1))
 
 
 @main.command("images")

@@ -3,10 +3,14 @@
 Each folder below ``programs/`` is a module of ours that pins one family of programs with ``tool`` lines. A build is
 kept in a folder named by the hash of all that it depends on, so that it is made once per machine, and a build that was
 interrupted leaves nothing that would be taken for a whole one.
+
+Those that ``programs/go.work`` lists use one version of each module that they share, so that Kubernetes' client and
+what it needs, minutes of work, is compiled once for all of them. KubeRay is what its authors pinned.
 """
 
 import hashlib
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -19,13 +23,14 @@ from e2e.cluster.shell import run
 from e2e.cluster.steps import step
 
 PROGRAMS = paths.HERE / "programs"
+WORKSPACE = PROGRAMS / "go.work"
 KUBERNETES_VERSION = "v1.37.2"
 KUBERAY_VERSION = "v1.5.0"
 HELM_VERSION = "v4.3.1"
 BUILD_LIMIT_SECONDS = 3600
 # Without the compiler's debugging tables, which the linker would drop, a tenth of the time is saved.
 _FLAGS = "-mod=readonly -buildvcs=false -trimpath -gcflags=all=-dwarf=false"
-_SETTINGS = {"CGO_ENABLED": "0", "GOFLAGS": _FLAGS, "GOWORK": "off"}
+_SETTINGS = {"CGO_ENABLED": "0", "GOFLAGS": _FLAGS}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +38,7 @@ class Family:
     """Programs that come from one Go module.
 
     ``packages`` maps a program's name to its Go package. ``files`` are folders of the module ``module`` to keep beside
-    the programs: the manifests that its users install.
+    the programs: the manifests that its users install. ``alone`` families are not in the workspace.
     """
 
     name: str
@@ -41,6 +46,7 @@ class Family:
     ldflags: str = ""
     module: str = ""
     files: tuple[str, ...] = ()
+    alone: bool = False
 
 
 def _kubernetes() -> Family:
@@ -62,6 +68,7 @@ KUBERAY = Family(
     packages={"manager": "github.com/ray-project/kuberay/ray-operator"},
     module="github.com/ray-project/kuberay/ray-operator",
     files=("config",),
+    alone=True,
 )
 HELM = Family(
     name="helm",
@@ -76,7 +83,7 @@ KUBE_ROUTER = Family(
 KWOK = Family(
     name="kwok", packages={"kwok": "sigs.k8s.io/kwok/cmd/kwok"}, module="sigs.k8s.io/kwok", files=("kustomize",)
 )
-PAUSE = Family(name="pause", packages={"pause": "."})
+PAUSE = Family(name="pause", packages={"pause": "."}, alone=True)
 ALWAYS = (PAUSE, KUBERNETES, KUBERAY, HELM, COREDNS, LOCAL_PATH, KUBE_ROUTER)
 
 
@@ -131,32 +138,42 @@ def _build_into(folder: Path, family: Family) -> None:
     module = PROGRAMS / family.name
     programs = folder / "bin"
     programs.mkdir()
+    environment = _environment(family)
     # All in one command, so that a second processor compiles while the first links.
     flags = ["-ldflags", f"-s -w {family.ldflags}", "-o", str(programs)]
-    run(["go", "build", *flags, *family.packages.values()], cwd=module, env=_environment(), timeout=BUILD_LIMIT_SECONDS)
+    run(["go", "build", *flags, *family.packages.values()], cwd=module, env=environment, timeout=BUILD_LIMIT_SECONDS)
     for name, package in family.packages.items():
         if package != ".":  # Go calls that one after the module, and so do we
             (programs / Path(package).name).rename(programs / name)
     for name in family.files:
-        source = run(["go", "list", "-m", "-f", "{{.Dir}}", family.module], cwd=module, env=_environment()).strip()
+        source = run(["go", "list", "-m", "-f", "{{.Dir}}", family.module], cwd=module, env=environment).strip()
         shutil.copytree(Path(source) / name, folder / "files" / name, copy_function=shutil.copyfile)
         for path in (folder / "files").rglob("*"):
             path.chmod(0o755 if path.is_dir() else 0o644)  # Go's module folders are read-only
 
 
-def _environment() -> dict[str, str]:
+def _environment(family: Family) -> dict[str, str]:
+    settings = {**_SETTINGS, "GOWORK": "off" if family.alone else str(WORKSPACE)}
     if "SUDO_UID" not in os.environ:
-        return _SETTINGS
+        return settings
     # Go's own caches are the user's, who could not write there any more after root has.
     own = paths.cache_folder()
-    return {**_SETTINGS, "GOCACHE": str(own / "go-build"), "GOMODCACHE": str(own / "go-mod")}
+    return {**settings, "GOCACHE": str(own / "go-build"), "GOMODCACHE": str(own / "go-mod")}
 
 
 def _key(family: Family) -> str:
     digest = hashlib.sha256(repr((family, sorted(_SETTINGS.items()))).encode())
-    for path in sorted((PROGRAMS / family.name).iterdir()):
-        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    sources = list((PROGRAMS / family.name).iterdir())
+    if not family.alone:  # any member may decide a version for all
+        sources += [WORKSPACE, *(PROGRAMS / name / "go.mod" for name in _members())]
+    for path in sorted(set(sources)):
+        digest.update(str(path.relative_to(PROGRAMS)).encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:16]
+
+
+def _members() -> list[str]:
+    """The folders that the workspace lists."""
+    return re.findall(r"^\s+\./(\S+)$", WORKSPACE.read_text(), flags=re.MULTILINE)
 
 
 def _need_go() -> None:

@@ -9,7 +9,7 @@ import json
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from e2e.cluster import api, builds, lifecycle, paths, processes
@@ -17,6 +17,7 @@ from e2e.cluster.addons import kuberay, volumes
 from e2e.cluster.config import GPU_TAINT, POOL_LABEL, ClusterConfig, NodeConfig
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.faults import Faults, wait_heartbeat
+from e2e.cluster.images import ARGUMENTS
 from e2e.cluster.kubectl import apply
 from e2e.cluster.nodes import SHARED_VOLUMES
 from e2e.cluster.shell import run, succeeds
@@ -111,7 +112,7 @@ def load_images() -> None:
     """Build the images of `worker_images/`, and of the programs in pods, with Docker, and bring them to the nodes."""
     for name in ("worker", "operator"):
         file = paths.PROJECT / f"worker_images/{name}/Dockerfile"
-        _image(f"localhost/rlhf-{name}:dev", file, paths.PROJECT)
+        _image(f"localhost/rlhf-{name}:dev", file, paths.PROJECT, ARGUMENTS.get(f"rlhf-{name}", {}))
     for image, family, name in (
         (kuberay.IMAGE, builds.KUBERAY, "manager"),
         (volumes.IMAGE, builds.LOCAL_PATH, "local-path-provisioner"),
@@ -122,9 +123,10 @@ def load_images() -> None:
             _image(image, paths.HERE / "images/program/Dockerfile", Path(folder))
 
 
-def _image(reference: str, dockerfile: Path, context: Path) -> None:
+def _image(reference: str, dockerfile: Path, context: Path, arguments: Mapping[str, str] | None = None) -> None:
+    given = [word for name, value in (arguments or {}).items() for word in ("--build-arg", f"{name}={value}")]
     with step(f"build and load {reference}"):
-        run(["docker", "build", "--tag", reference, "--file", dockerfile, context], timeout=3600)
+        run(["docker", "build", "--tag", reference, "--file", dockerfile, *given, context], timeout=3600)
         run(["kind", "load", "docker-image", reference, "--name", NAME], timeout=1800)
 
 

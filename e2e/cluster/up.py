@@ -62,6 +62,20 @@ def prepare(config: ClusterConfig) -> list[images.Image]:
             raise
 
 
+def build(config: ClusterConfig) -> None:
+    """Prepare, and unpack the images for nodes that are yet to be made, unless a cluster runs."""
+    need_this_machine()
+    wanted = prepare(config)
+    with lifecycle.locked():
+        if not lifecycle.is_up():
+            _unpack(wanted)
+
+
+def _unpack(wanted: list[images.Image]) -> None:
+    with step("unpack the images, once for all nodes"):
+        images.ensure_seed(wanted)
+
+
 def _programs(config: ClusterConfig) -> list[images.Image]:
     """Build the programs, and an image of each that runs in a pod."""
     for family in (builds.KUBERNETES, *addons.programs(config), builds.PAUSE, builds.HELM):
@@ -89,8 +103,7 @@ def up(config: ClusterConfig) -> None:
         if lifecycle.remove_everything():
             say("           removed what an earlier, unfinished cluster had left")
         wanted = prepare(config)
-        with step("unpack the images, once for all nodes"):
-            images.ensure_seed(wanted)
+        _unpack(wanted)
         try:
             _start(config, wanted)
         except (KeyboardInterrupt, SystemExit):  # SIGTERM is the latter

@@ -14,7 +14,7 @@ def clone(tmp_path: Path) -> Path:
     """A small copy of what the images are built from, with files beside it that they are not built from."""
     root = tmp_path / "clone"
     shutil.copytree(paths.PROJECT / "worker_images", root / "worker_images")
-    for name in (".dockerignore", "LICENSE", "README.md", "pyproject.toml", "requirements/runtime.txt"):
+    for name in (".dockerignore", "LICENSE", "README.md", "pyproject.toml", "requirements/vllm-cpu.txt"):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(paths.PROJECT / name, root / name)
     for name in ("operator/rlhf_api/types.py", "runtime/rlhf_runtime/job.py", "tests/test_job.py", "docs/jobs.md"):
@@ -28,7 +28,7 @@ def clone(tmp_path: Path) -> Path:
     [
         pytest.param("runtime/rlhf_runtime/job.py", True, id="a source file of ours"),
         pytest.param("runtime/rlhf_runtime/new.py", True, id="a new source file"),
-        pytest.param("requirements/runtime.txt", True, id="the lock file"),
+        pytest.param("requirements/vllm-cpu.txt", True, id="the lock file"),
         pytest.param("worker_images/worker/Dockerfile", True, id="the Dockerfile"),
         pytest.param(".dockerignore", True, id="what the build may see"),
         pytest.param("tests/test_job.py", False, id="a test"),
@@ -68,7 +68,7 @@ def test_what_the_wheel_is_built_from_is_let_through() -> None:
     names = {str(path.relative_to(paths.PROJECT)) for path in inputs.context_files(paths.PROJECT)}
 
     assert {"pyproject.toml", "README.md", "LICENSE"} <= names
-    assert {"requirements/runtime.txt", "requirements/operator.txt"} <= names
+    assert {"requirements/vllm.txt", "requirements/vllm-cpu.txt", "requirements/operator.txt"} <= names
     assert {"operator/rlhf_api/__init__.py", "operator/rlhf_cli/main.py", "runtime/rlhf_runtime/__init__.py"} <= names
     assert not [name for name in names if "__pycache__" in name or name.startswith(("tests", "e2e", ".git"))]
 

@@ -13,13 +13,14 @@ While a cluster runs its nodes link to the seed, so that :func:`ensure_seed` and
 does; :func:`load_into_node` brings newer images to running nodes.
 """
 
-from e2e.cluster.images.build import Image, ensure_images, program_image
+from e2e.cluster.images.build import ARGUMENTS, Image, ensure_images, program_image
 from e2e.cluster.images.figures import Figure, figures, unpack_seconds
 from e2e.cluster.images.node import load_into_node, prepare_node_root
 from e2e.cluster.images.prune import prune
 from e2e.cluster.images.seed import ensure_seed, have_been_unpacked
 
 __all__ = [
+    "ARGUMENTS",
     "Figure",
     "Image",
     "ensure_images",

