@@ -133,13 +133,10 @@ def _run(
     )
 
 
-def _model(size: str, ranks: Any) -> Any:
+def make_model(size: str) -> Any:
+    """A model with random weights."""
     import torch
     from transformers import Qwen3Config, Qwen3ForCausalLM
-
-    from rlhf_runtime.engines.logprobs import response_statistics
-    from rlhf_runtime.engines.trained import TrainedModel
-    from rlhf_runtime.engines.training import OptimizerConfig
 
     torch.manual_seed(0)
     heads = SIZES[size]["hidden_size"] // 32
@@ -151,8 +148,16 @@ def _model(size: str, ranks: Any) -> Any:
         max_position_embeddings=128,
         tie_word_embeddings=True,
     )
+    return Qwen3ForCausalLM(config)
+
+
+def _model(size: str, ranks: Any) -> Any:
+    from rlhf_runtime.engines.logprobs import response_statistics
+    from rlhf_runtime.engines.trained import TrainedModel
+    from rlhf_runtime.engines.training import OptimizerConfig
+
     return TrainedModel(
-        Qwen3ForCausalLM(config),
+        make_model(size),
         optimizer=OptimizerConfig(learning_rate=1e-5),
         ranks=ranks,
         forward_methods=[response_statistics],

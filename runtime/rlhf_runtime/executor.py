@@ -98,6 +98,11 @@ class RoleExecutor:
         """Whether what the worker prints has a file of its own."""
         return self._assignment.log_file is not None
 
+    @property
+    def engines(self) -> dict[str, str]:
+        """Which engines the worker says it has picked; a plain class says nothing."""
+        return dict(getattr(self.worker, "engines", None) or {})
+
     def restore(self, version: int) -> int:
         """Bring the fresh worker to `version`: newest snapshot at or before it, then the logged updates.
 

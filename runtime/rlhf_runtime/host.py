@@ -11,7 +11,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -82,7 +82,7 @@ class WorkerHost:
         self._executors[assignment.role] = executor
         seconds = self._clock() - started
         if assignment.log_file:
-            self._tell(joined_line(executor.context, replayed=replayed, seconds=seconds))
+            self._tell(joined_line(executor.context, replayed=replayed, seconds=seconds, engines=executor.engines))
         return Joined(
             worker_name=executor.context.worker_name,
             pod=os.environ.get(in_pod.POD_VARIABLE) or socket.gethostname(),
@@ -91,6 +91,7 @@ class WorkerHost:
             version=executor.version,
             replayed=replayed,
             seconds=seconds,
+            engines=executor.engines,
         )
 
     def call(self, request: CallRequest, buffers: Sequence[np.ndarray | None]) -> Answer:
@@ -137,11 +138,12 @@ def peak_memory_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale
 
 
-def joined_line(context: WorkerContext, *, replayed: int, seconds: float) -> str:
-    """Such as `critic-worker-000 ready at version 12 (attempt 1, 2 updates replayed) after 3.20 s, pid 4711`."""
+def joined_line(context: WorkerContext, *, replayed: int, seconds: float, engines: Mapping[str, str]) -> str:
+    """Such as `critic-worker-000 ready at version 2 (attempt 1, 2 updates replayed) after 3.20 s, pid 4711`."""
     history = f"attempt {context.attempt}, {replayed} {'update' if replayed == 1 else 'updates'} replayed"
     version = f"version {context.version}"
-    return f"{context.worker_name} ready at {version} ({history}) after {seconds:.2f} s, pid {os.getpid()}"
+    picked = "".join(f", {kind} {name}" for kind, name in engines.items())
+    return f"{context.worker_name} ready at {version} ({history}) after {seconds:.2f} s, pid {os.getpid()}{picked}"
 
 
 def call_line(

@@ -63,6 +63,7 @@ class Joined:
     replayed: int
     seconds: float
     node: str = ""
+    engines: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

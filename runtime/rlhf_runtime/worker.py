@@ -14,6 +14,7 @@ import contextvars
 import enum
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, ClassVar, Literal, TypeVar
 
 from rlhf_runtime.errors import UnknownMethodError
@@ -189,9 +190,12 @@ class Worker:
 
     `imports` names modules that take seconds to import and that this class imports late: a spare process imports them
     before anybody needs it, and a restart does not wait for them. One that is not installed is passed over.
+
+    `engines` says which engines it has picked, such as `{"rollout": "cached"}`, for the job's status and log.
     """
 
     imports: ClassVar[Sequence[str]] = ()
+    engines: Mapping[str, str] = MappingProxyType({})
     context: WorkerContext
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Worker:

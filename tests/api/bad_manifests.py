@@ -271,6 +271,49 @@ BAD = (
         GRPO,
     ),
     _bad(
+        "options of an engine that is not used",
+        {"spec.roles[0].engine": {"rollout": "Cached", "vllm": {"sleep": False}}},
+        "spec.roles[0].engine.vllm",
+        "unless `rollout` is VLLM or Auto",
+    ),
+    _bad(
+        "vLLM in a role that generates nothing",
+        {"spec.roles[1].engine": {"vllm": {}}},
+        "spec.roles[1].engine.vllm",
+        "unless the role's `type` is Actor or Rollout",
+    ),
+    _bad(
+        "an actor whose vLLM is spread over accelerators",
+        {"spec.roles[0].engine": {"vllm": {"tensorParallelSize": 2}}},
+        "spec.roles[0].engine.vllm.tensorParallelSize",
+        "1 unless its `type` is Rollout",
+    ),
+    _bad(
+        "vLLM spread over more accelerators than there are",
+        {
+            "spec.roles[4]": {
+                "name": "rollout",
+                "type": "Rollout",
+                "resources": {"accelerators": {"count": 2}},
+                "engine": {"vllm": {"tensorParallelSize": 4}},
+            }
+        },
+        "spec.roles[4].engine.vllm.tensorParallelSize",
+        "at most the accelerators",
+    ),
+    _bad(
+        "adapters in a role that does not train",
+        {"spec.roles[2].engine": {"lora": {"rank": 8}}},
+        "spec.roles[2].engine.lora",
+        "unless the role's `type` is Actor or Critic",
+    ),
+    _bad(
+        "more memory than an accelerator has",
+        {"spec.roles[0].engine": {"vllm": {"acceleratorMemoryPercent": 120}}},
+        "spec.roles[0].engine.vllm.acceleratorMemoryPercent",
+        "at most 100",
+    ),
+    _bad(
         "a standby of the actor",
         {"spec.roles[0].restartPolicy": {"standbys": 1}},
         "spec.roles[0].restartPolicy.standbys",

@@ -134,7 +134,7 @@ def test_the_lines_of_the_logs_are_as_the_runtime_writes_them() -> None:
     from rlhf_runtime.worker import CallInfo, Effect, WorkerContext
 
     context = WorkerContext(role="critic")
-    written = [joined_line(context, replayed=0, seconds=0.22)]
+    written = [joined_line(context, replayed=0, seconds=0.22, engines={})]
     for method, rows in (("compute_values", 256), ("update", None)):
         request = CallRequest(role="critic", method=method, call=CallInfo(), epoch=1, effect=Effect.NONE, arguments={})
         columns = {"output": ColumnSpec(kind="tensor", rows=rows)}

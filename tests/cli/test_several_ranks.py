@@ -49,6 +49,7 @@ def test_a_run_on_two_ranks_goes_on_with_one_and_learns_the_same(
     [
         (2, {"engine": {"training": "Torch"}}, "engine.training` must be FSDP2 or Auto: Torch trains on one rank"),
         (1, {"engine": {"training": "Torch", "precision": "BFloat16"}}, "with `precision` BFloat16"),
+        (1, {"engine": {"training": "Torch", "checkpointActivations": True}}, "with `checkpointActivations`"),
         (9, {}, "`spec.roles[0]` has 9 ranks (`podsPerReplica` times its accelerators), more than a step's 8 samples"),
         (2, {}, "the ranks of a process group need processes of their own"),
     ],

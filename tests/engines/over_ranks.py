@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
-from collections.abc import Mapping
+import resource
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from tiny_models import make_tiny_model
 from torch import Tensor
 
 from rlhf_runtime.algorithms.counter_rng import StepSeed
+from rlhf_runtime.engines.adapters import LoRASettings, add_adapters
 from rlhf_runtime.engines.logprobs import compute_log_probs, response_statistics
 from rlhf_runtime.engines.ranks import ALONE, Ranks, join_ranks
 from rlhf_runtime.engines.scalar_outputs import compute_values
@@ -31,14 +34,18 @@ FEW_TOKENS = 30  # of a pass, so that a batch takes several
 OPTIMIZER = OptimizerConfig(learning_rate=1e-2)
 
 
-def actor_model(ranks: Ranks, sharding: ShardingConfig | None, **model: Any) -> TrainedModel:
+def actor_model(
+    ranks: Ranks, sharding: ShardingConfig | None, *, lora: LoRASettings | None = None, **model: Any
+) -> TrainedModel:
+    made = make_tiny_model(0, **model)
     return TrainedModel(
-        make_tiny_model(0, **model),
+        add_adapters(made, lora, seed=3) if lora else made,
         optimizer=OPTIMIZER,
         ranks=ranks,
         sharding=sharding,
         forward_methods=[response_statistics],
         keep_whole=True,
+        adapted=lora is not None,
     )
 
 
@@ -93,18 +100,22 @@ def train_critic(context: WorkerContext, batch: dict[str, Tensor], updates: int 
     }
 
 
-def train_and_save(context: WorkerContext, batch: dict[str, Tensor], folder: Path, updates: int) -> dict[str, Any]:
+def train_and_save(
+    context: WorkerContext, batch: dict[str, Tensor], folder: Path, updates: int, lora: LoRASettings | None = None
+) -> dict[str, Any]:
     """Updates, a snapshot in parts, and as many updates again."""
-    trained = actor_model(join_ranks(context), None)
+    trained = actor_model(join_ranks(context), None, lora=lora)
     for step in range(updates):
         update_actor(trained, batch, step)
     _snapshots(context, folder).save(updates, trained.state_dict())
     return _go_on(trained, batch, updates)
 
 
-def load_and_train(context: WorkerContext, batch: dict[str, Tensor], folder: Path, updates: int) -> dict[str, Any]:
+def load_and_train(
+    context: WorkerContext, batch: dict[str, Tensor], folder: Path, updates: int, lora: LoRASettings | None = None
+) -> dict[str, Any]:
     """The snapshot, and as many updates again."""
-    trained = actor_model(ALONE if context.world_size == 1 else join_ranks(context), None)
+    trained = actor_model(ALONE if context.world_size == 1 else join_ranks(context), None, lora=lora)
     trained.load_state_dict(_snapshots(context, folder).load(updates))
     return _go_on(trained, batch, updates)
 
@@ -120,19 +131,36 @@ def _go_on(trained: TrainedModel, batch: dict[str, Tensor], updates: int) -> dic
     return dict(trained.whole.state_dict())
 
 
-def memory_to_train(context: WorkerContext, batch: dict[str, Tensor], model: Mapping[str, Any]) -> int:
-    """By how many bytes the process's memory grows at most while it makes and trains a critic."""
+def memory_to_train(
+    context: WorkerContext, batch: dict[str, Tensor], model: Mapping[str, Any], limit: int | None = None
+) -> int:
+    """By how many bytes the process's memory grows at most while it makes and trains a critic.
+
+    With a `limit` the kernel refuses it more than so many bytes beyond what it has.
+    """
     ranks = ALONE if context.world_size == 1 else join_ranks(context)
     update_actor(actor_model(ranks, None), batch, 0)  # what is imported and allocated once does not count
     ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
     before = _memory("VmRSS")
-    trained = TrainedModel(with_scalar_head(make_tiny_model(0, **model)), optimizer=OPTIMIZER, ranks=ranks)
-    config = CriticUpdateConfig(minibatches=1, max_tokens=FEW_TOKENS)
-    for step in range(2):
-        seed = StepSeed(job=1, step=step)
-        trained.update(critic_update, batch, config=config, seed=seed)
+    with _at_most(limit):
+        trained = TrainedModel(with_scalar_head(make_tiny_model(0, **model)), optimizer=OPTIMIZER, ranks=ranks)
+        config = CriticUpdateConfig(minibatches=1, max_tokens=FEW_TOKENS)
+        for step in range(2):
+            seed = StepSeed(job=1, step=step)
+            trained.update(critic_update, batch, config=config, seed=seed)
     return _memory("VmHWM") - before
+
+
+@contextlib.contextmanager
+def _at_most(more: int | None) -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    if more is not None:
+        resource.setrlimit(resource.RLIMIT_DATA, (_memory("VmData") + more, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 
 
 def _memory(field: str) -> int:

@@ -121,6 +121,11 @@ def test_a_rank_of_two_needs_less_memory_than_one_alone(
     assert alone > 15 * elements  # bytes; weight, gradient and AdamW's two means take 16 for each element
     assert max(several) < 0.8 * alone
 
+    limit = (alone + max(several)) // 2
+    with pytest.raises(AssertionError, match="can't allocate memory"):
+        rank_processes.run(1, over_ranks.memory_to_train, long_batch, model, limit)
+    rank_processes.run(2, over_ranks.memory_to_train, long_batch, model, limit)
+
 
 def test_ranks_without_a_place_to_meet_say_what_is_missing() -> None:
     with pytest.raises(RanksError, match=r'the 2 ranks of role "actor" have no place to meet.*process_group=True'):

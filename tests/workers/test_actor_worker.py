@@ -1,3 +1,4 @@
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,15 @@ from worker_builders import (
     stored,
 )
 
+from rlhf_runtime.engines.adapters import LoRASettings
 from rlhf_runtime.executor import to_proto
-from rlhf_runtime.workers.actor import ActorSettings, ActorWorker, AdvantageSettings, GenerationSettings
+from rlhf_runtime.workers.actor import (
+    ActorSettings,
+    ActorWorker,
+    AdvantageSettings,
+    GenerationSettings,
+    RolloutMismatchError,
+)
 
 
 @pytest.mark.parametrize("samples", [1, 3])
@@ -188,3 +196,43 @@ def test_without_a_reference_there_is_no_penalty_and_no_kl() -> None:
     penalized = worker.compute_advantages(to_proto(columns | {"ref_log_probs": -2 * ONES}))
     assert penalized["metrics"]["kl"] == 1.0
     assert penalized["returns"].tolist() == [[-1, -0.5], [0, 0.5], [-1, -0.5], [0, 0.5]]
+
+
+def test_another_engines_log_probs_may_differ_by_so_much_and_no_more() -> None:
+    mask = torch.tensor([[1.0, 1.0], [1.0, 0.0], [1.0, 1.0], [1.0, 0.0]])
+    told = -ONES + 0.05 * mask + 9 * (1 - mask)  # what is masked does not count
+
+    def judged(rollout_log_probs: torch.Tensor) -> dict[str, Any]:
+        columns = {"response_mask": mask, "log_probs": -ONES, "rollout_log_probs": rollout_log_probs}
+        return judge(group_size=2).compute_advantages(to_proto(columns | {"scores": torch.arange(4.0)}))
+
+    assert judged(told)["metrics"]["rollout_log_prob_difference"] == pytest.approx(0.05)
+    for wrong in (told + 0.06 * mask, told * float("nan")):
+        with pytest.raises(RolloutMismatchError, match=r"more than `generation.maxLogProbDifference` 0\.1 allows"):
+            judged(wrong)
+
+
+def test_an_actor_with_adapters_learns_is_restored_and_exports_a_plain_model(
+    policy: Path, prompts: list[str], tmp_path: Path
+) -> None:
+    from transformers import AutoModelForCausalLM
+
+    settings = dataclasses.replace(actor_settings(), lora=LoRASettings(rank=4))
+    actor = a_worker(ActorWorker, str(policy), settings)
+    samples = actor.generate(prompts)
+    assert samples["texts"] == an_actor(policy).generate(prompts)["texts"]
+    at(actor, iteration=0).update(actor_batch(samples))
+    after = actor.compute_log_probs(batch(samples, *SEQUENCE))["log_probs"]
+    assert not torch.equal(after, samples["log_probs"])
+    assert all(".lora_" in name for name in actor.state_dict()["model"])
+
+    restored = a_worker(ActorWorker, str(policy), settings)
+    restored.load_state_dict(stored(actor.state_dict()))
+    assert torch.equal(restored.compute_log_probs(batch(samples, *SEQUENCE))["log_probs"], after)
+
+    folder = restored.export(str(tmp_path / "model"))["folder"]
+    plain = {name for name, _ in AutoModelForCausalLM.from_pretrained(policy).named_parameters()}
+    assert {name for name, _ in AutoModelForCausalLM.from_pretrained(folder).named_parameters()} == plain
+    torch.testing.assert_close(
+        an_actor(Path(folder)).compute_log_probs(batch(samples, *SEQUENCE))["log_probs"], after, atol=1e-5, rtol=1e-4
+    )

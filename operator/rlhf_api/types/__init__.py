@@ -11,6 +11,7 @@ from rlhf_api.types.algorithm import (
 )
 from rlhf_api.types.base import ApiModel, Rule
 from rlhf_api.types.container import Image
+from rlhf_api.types.engine import VLLM, EngineSpec, LoRA
 from rlhf_api.types.job import ObjectMeta, RLHFJob, RLHFJobSpec
 from rlhf_api.types.model import (
     BuiltinModel,
@@ -23,7 +24,7 @@ from rlhf_api.types.model import (
 )
 from rlhf_api.types.pod import Accelerators, NodePool, PodOverlay, Resources
 from rlhf_api.types.restart import Backoff, RestartPolicy, RestartRule
-from rlhf_api.types.roles import AUTO, EngineSpec, Role, WorkerSpec
+from rlhf_api.types.roles import AUTO, Role, WorkerSpec
 from rlhf_api.types.state import Controller, Head, State, StateLocation
 from rlhf_api.types.status import Condition, Failure, Progress, RLHFJobStatus, RoleStatus
 
@@ -31,6 +32,7 @@ __all__ = [
     "AUTO",
     "GRPO",
     "PPO",
+    "VLLM",
     "Accelerators",
     "Algorithm",
     "ApiModel",
@@ -49,6 +51,7 @@ __all__ = [
     "HuggingFaceData",
     "HuggingFaceModel",
     "Image",
+    "LoRA",
     "Model",
     "NodePool",
     "ObjectMeta",

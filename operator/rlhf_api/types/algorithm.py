@@ -116,6 +116,10 @@ class Generation(ApiModel):
     temperature: Annotated[float, Field(gt=0, le=100)] = Field(
         default=1.0, description="Softmax temperature of sampling."
     )
+    max_log_prob_difference: Annotated[float, Field(gt=0, le=100)] = Field(
+        default=0.1,
+        description="Of VLLM's log-probs from those of the training engine, per token; with more the job fails.",
+    )
 
 
 class Evaluation(ApiModel):

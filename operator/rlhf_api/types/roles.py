@@ -6,14 +6,12 @@ from pydantic import Field
 
 from rlhf_api.enums import (
     ExhaustedAction,
-    Precision,
     RoleType,
-    RolloutEngine,
-    TrainingEngine,
 )
 from rlhf_api.names import DNS_1035_PATTERN, MAX_ROLE_NAME_LENGTH, RESERVED_ROLE_NAMES
 from rlhf_api.types.base import ApiModel, Rule, Transition, immutable
 from rlhf_api.types.container import Image
+from rlhf_api.types.engine import EngineSpec
 from rlhf_api.types.model import Model
 from rlhf_api.types.pod import NodePool, PodOverlay, Resources
 from rlhf_api.types.restart import RestartPolicy
@@ -53,16 +51,6 @@ class WorkerSpec(ApiModel):
             holds=lambda self: self.function is None or self.class_name == AUTO,
         ),
     )
-
-
-class EngineSpec(ApiModel):
-    """The engines inside a role's processes."""
-
-    training: TrainingEngine = Field(
-        default=TrainingEngine.AUTO, description="Auto: FSDP2 with several ranks, else Torch."
-    )
-    rollout: RolloutEngine = Field(default=RolloutEngine.AUTO, description="Auto: VLLM on accelerators, else Cached.")
-    precision: Precision = Field(default=Precision.AUTO, description="Auto: BFloat16 on accelerators, else Float32.")
 
 
 class Role(ApiModel):
@@ -136,6 +124,32 @@ class Role(ApiModel):
             holds=lambda self: (
                 self.restart_policy.on_exhausted != ExhaustedAction.DEGRADE
                 or self.type in (RoleType.REWARD, RoleType.RULE, RoleType.CUSTOM)
+            ),
+        ),
+        Rule(
+            cel="!has(self.engine.lora) || self.type in ['Actor', 'Critic']",
+            message="must not be set unless the role's `type` is Actor or Critic",
+            field="engine.lora",
+            holds=lambda self: self.engine.lora is None or self.type.trains,
+        ),
+        Rule(
+            cel="!has(self.engine.vllm) || self.type in ['Actor', 'Rollout']",
+            message="must not be set unless the role's `type` is Actor or Rollout",
+            field="engine.vllm",
+            holds=lambda self: self.engine.vllm is None or self.type in (RoleType.ACTOR, RoleType.ROLLOUT),
+        ),
+        Rule(
+            cel="!has(self.engine.vllm) || self.engine.vllm.tensorParallelSize == 1 || (self.type == 'Rollout' "
+            "&& self.engine.vllm.tensorParallelSize <= self.resources.accelerators.count)",
+            message="must be at most the accelerators of the role's pods, and 1 unless its `type` is Rollout",
+            field="engine.vllm.tensorParallelSize",
+            holds=lambda self: (
+                self.engine.vllm is None
+                or self.engine.vllm.tensor_parallel_size == 1
+                or (
+                    self.type is RoleType.ROLLOUT
+                    and self.engine.vllm.tensor_parallel_size <= self.resources.accelerators.count
+                )
             ),
         ),
         Rule(

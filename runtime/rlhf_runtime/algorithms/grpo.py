@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rlhf_runtime.algorithms.on_policy import OnPolicyController, sequences
+from rlhf_runtime.algorithms.on_policy import OnPolicyController, judged, sequences
 
 
 class GRPOController(OnPolicyController):
@@ -19,18 +19,18 @@ class GRPOController(OnPolicyController):
         """One GRPO step."""
         samples = self.generate()
         references = self.reference_log_probs(samples)
-        judged = self.step(
+        verdict = self.step(
             role=self.flow.actor,
             method="compute_advantages",
-            inputs={k: samples[k] for k in ("response_mask", "log_probs")} | self.scores(samples) | references,
+            inputs=judged(samples) | self.scores(samples) | references,
             outputs=["advantages", "metrics"],
         )
         policy = self.step(
             role=self.flow.actor,
             method="update",
             inputs=sequences(samples)
-            | {"log_probs": samples["log_probs"], "advantages": judged["advantages"]}
+            | {"log_probs": samples["log_probs"], "advantages": verdict["advantages"]}
             | references,
             outputs=["metrics"],
         )
-        return {"": judged["metrics"], "actor": policy["metrics"]}
+        return {"": verdict["metrics"], "actor": policy["metrics"]}

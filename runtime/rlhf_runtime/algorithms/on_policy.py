@@ -11,14 +11,16 @@ import numpy as np
 import numpy.typing as npt
 
 from rlhf_runtime.algorithms.counter_rng import DATA_STREAM, StepSeed, permutation
-from rlhf_runtime.control.channels import Channels, DataChannel
+from rlhf_runtime.control.channels import DataChannel
 from rlhf_runtime.control.controller import Controller
 from rlhf_runtime.tasks.base import Task
 
 SEQUENCE = ("prompt_ids", "prompt_mask", "responses", "response_mask")
 SAMPLES = (*SEQUENCE, "log_probs", "texts", "policy_version")
+_JUDGED = ("response_mask", "log_probs", "rollout_log_probs")
 
 Inputs = dict[str, Any]
+Samples = Mapping[str, DataChannel]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +35,8 @@ class FlowSettings:
         critic: Name of the role that gives values, if there is one.
         reference: Name of the frozen role, if there is one.
         rewards: Names of the roles that score; their scores are added.
+        recomputes_log_probs: Whether the actor computes the samples' log-probs again before it learns from them: where
+            another engine than its own may have generated.
     """
 
     prompts_per_step: int
@@ -42,6 +46,7 @@ class FlowSettings:
     critic: str | None = None
     reference: str | None = None
     rewards: tuple[str, ...] = ("reward",)
+    recomputes_log_probs: bool = False
 
 
 class OnPolicyController(Controller):
@@ -50,12 +55,17 @@ class OnPolicyController(Controller):
     task: Task
     flow: FlowSettings
 
-    def generate(self) -> Channels:
-        """The step that samples responses to this iteration's prompts."""
+    def generate(self) -> Samples:
+        """The steps that sample responses to this iteration's prompts, with their log-probs."""
+        actor = self.flow.actor
         prompts = [self.task.train_prompts[row] for row in self.rows()]
-        return self.step(role=self.flow.actor, method="generate", inputs={"prompts": prompts}, outputs=SAMPLES)
+        samples = self.step(role=actor, method="generate", inputs={"prompts": prompts}, outputs=SAMPLES)
+        if not self.flow.recomputes_log_probs:
+            return samples
+        again = self.step(role=actor, method="compute_log_probs", inputs=sequences(samples), outputs=["log_probs"])
+        return {**samples, "rollout_log_probs": samples["log_probs"], "log_probs": again["log_probs"]}
 
-    def scores(self, samples: Channels) -> dict[str, DataChannel]:
+    def scores(self, samples: Samples) -> dict[str, DataChannel]:
         """The steps that score the samples, one per reward role: `scores`, or `scores/ROLE` where there are several."""
         rows = [row for row in self.rows() for _ in range(self.flow.samples_per_prompt)]
         answers = [self.task.train_answers[row] for row in rows]
@@ -69,7 +79,7 @@ class OnPolicyController(Controller):
             channels[name] = scored["scores"]
         return channels
 
-    def reference_log_probs(self, samples: Channels) -> dict[str, DataChannel]:
+    def reference_log_probs(self, samples: Samples) -> dict[str, DataChannel]:
         """The step that asks the reference, where there is one: `ref_log_probs`."""
         if self.flow.reference is None:
             return {}
@@ -98,6 +108,11 @@ def _order(seed: int, epoch: int, count: int) -> npt.NDArray[np.int64]:
     return permutation(count, seed=StepSeed(job=seed, step=0), stream=DATA_STREAM, epoch=epoch)
 
 
-def sequences(samples: Channels) -> Inputs:
+def judged(samples: Samples) -> Inputs:
+    """What the actor needs of the samples themselves to judge them."""
+    return {name: samples[name] for name in _JUDGED if name in samples}
+
+
+def sequences(samples: Samples) -> Inputs:
     """Prompts and responses alone: all that a role needs to run its model over them."""
     return {name: samples[name] for name in SEQUENCE}

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rlhf_runtime.algorithms.on_policy import OnPolicyController, sequences
+from rlhf_runtime.algorithms.on_policy import OnPolicyController, judged, sequences
 
 
 class PPOController(OnPolicyController):
@@ -25,22 +25,22 @@ class PPOController(OnPolicyController):
         scores = self.scores(samples)
         references = self.reference_log_probs(samples)
         values = self.step(role=critic, method="compute_values", inputs=sequences(samples), outputs=["values"])
-        judged = self.step(
+        verdict = self.step(
             role=actor,
             method="compute_advantages",
-            inputs={k: samples[k] for k in ("response_mask", "log_probs")} | scores | references | dict(values),
+            inputs=judged(samples) | scores | references | dict(values),
             outputs=["advantages", "returns", "metrics"],
         )
         policy = self.step(
             role=actor,
             method="update",
-            inputs=sequences(samples) | {"log_probs": samples["log_probs"], "advantages": judged["advantages"]},
+            inputs=sequences(samples) | {"log_probs": samples["log_probs"], "advantages": verdict["advantages"]},
             outputs=["metrics"],
         )
         value = self.step(
             role=critic,
             method="update",
-            inputs=sequences(samples) | {"values": values["values"], "returns": judged["returns"]},
+            inputs=sequences(samples) | {"values": values["values"], "returns": verdict["returns"]},
             outputs=["metrics"],
         )
-        return {"": judged["metrics"], "actor": policy["metrics"], "critic": value["metrics"]}
+        return {"": verdict["metrics"], "actor": policy["metrics"], "critic": value["metrics"]}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import torch
@@ -79,10 +79,11 @@ def _blocks(model: nn.Module) -> list[nn.Module]:
     return [module for module in model.modules() if type(module).__name__ in names]
 
 
-def full_tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """Each entry of the model's state, whole; of a sharded model all ranks must go through it together."""
+def full_tensors(model: nn.Module, names: Collection[str] | None = None) -> Iterator[tuple[str, Tensor]]:
+    """Each entry of the model's state, or those of some names, whole; all ranks must go through them together."""
     for name, value in model.state_dict().items():
-        yield name, value.full_tensor() if isinstance(value, DTensor) else value
+        if names is None or name in names:
+            yield name, value.full_tensor() if isinstance(value, DTensor) else value
 
 
 def to_parts(state: Any) -> Any:
@@ -117,6 +118,8 @@ def load_parts(module: nn.Module, optimizer: torch.optim.Optimizer, state: Mappi
 
 def _like(value: Any, target: Tensor) -> Any:
     """The value as it lies in a tensor like `target`: this rank's rows where that is distributed."""
+    if isinstance(value, DTensor):
+        return value
     if not isinstance(target, DTensor):
         return value.tensor if isinstance(value, RowPart) else value
     if isinstance(value, Tensor) and value.shape == target.shape:

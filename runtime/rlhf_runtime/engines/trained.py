@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from rlhf_runtime.engines.adapters import only, trained_names
 from rlhf_runtime.engines.batches import Batch
 from rlhf_runtime.engines.ranks import ALONE, Ranks
 from rlhf_runtime.engines.training import OptimizerConfig, make_optimizer
@@ -38,6 +39,7 @@ class TrainedModel:
         sharding: Where there are several, or FSDP2 is wanted on one.
         forward_methods: See `shard_model`.
         keep_whole: Whether `whole` is needed: a copy on each rank, for what computes without the others.
+        adapted: Whether only a part of the parameters is trained (LoRA), so that only these are kept in snapshots.
     """
 
     def __init__(
@@ -49,8 +51,10 @@ class TrainedModel:
         sharding: ShardingConfig | None = None,
         forward_methods: Sequence[Callable[..., Any]] = (),
         keep_whole: bool = False,
+        adapted: bool = False,
     ) -> None:
         self.model = model
+        self._kept = trained_names(model) if adapted else None
         self.ranks = ranks
         self.whole: nn.Module | None = model
         if ranks.mesh is not None:
@@ -82,12 +86,15 @@ class TrainedModel:
 
         targets = self.whole.state_dict()
         with torch.no_grad():
-            for name, value in full_tensors(self.model):
+            for name, value in full_tensors(self.model, self._kept):
                 targets[name].copy_(value)
 
     def state_dict(self) -> Mapping[str, Any]:
-        """Weights and optimizer, of which this rank's part."""
-        state = {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}
+        """Weights that are trained and optimizer, of which this rank's part."""
+        weights: Mapping[str, Any] = self.model.state_dict()
+        if self._kept is not None:
+            weights = only(weights, self._kept)
+        state = {"model": weights, "optimizer": self.optimizer.state_dict()}
         if self.ranks.mesh is None:
             return state
         from rlhf_runtime.engines.sharding import to_parts
@@ -98,10 +105,15 @@ class TrainedModel:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take back what `state_dict` gave, on this number of ranks or joined from another."""
         if self.ranks.mesh is None:
-            self.model.load_state_dict(state["model"])
+            self.model.load_state_dict(self._with_frozen(state["model"]))
             self.optimizer.load_state_dict(dict(state["optimizer"]))
             return
         from rlhf_runtime.engines.sharding import load_parts
 
-        load_parts(self.model, self.optimizer, state)
+        load_parts(self.model, self.optimizer, {**state, "model": self._with_frozen(state["model"])})
         self.refresh_whole()
+
+    def _with_frozen(self, weights: Mapping[str, Any]) -> Mapping[str, Any]:
+        if self._kept is None:
+            return weights
+        return {**self.model.state_dict(), **only(weights, self._kept)}

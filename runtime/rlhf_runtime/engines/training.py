@@ -84,9 +84,9 @@ class CriticUpdateConfig(UpdateConfig):
 
 
 def make_optimizer(model: nn.Module, config: OptimizerConfig) -> torch.optim.AdamW:
-    """AdamW over all parameters, in torch's fused form."""
+    """AdamW over the parameters that are trained, in torch's fused form."""
     return torch.optim.AdamW(
-        model.parameters(),
+        [parameter for parameter in model.parameters() if parameter.requires_grad],
         lr=config.learning_rate,
         betas=config.betas,
         eps=config.epsilon,

@@ -9,11 +9,13 @@ from typing import Any
 from rlhf_api.accelerators import gpus_of
 from rlhf_api.enums import AlgorithmName, Precision, RoleType, RolloutEngine
 from rlhf_api.quantity import parse_quantity
-from rlhf_api.types import RLHFJob
+from rlhf_api.types import VLLM, LoRA, RLHFJob
 from rlhf_api.types.algorithm import GRPO, PPO, Optimizer
 from rlhf_api.types.roles import AUTO
 from rlhf_api.types.roles import Role as RoleSpec
 from rlhf_runtime.algorithms.on_policy import FlowSettings
+from rlhf_runtime.engines.adapters import LoRASettings
+from rlhf_runtime.engines.rollout import VLLMSettings
 from rlhf_runtime.engines.trained import ShardingConfig
 from rlhf_runtime.engines.training import ActorUpdateConfig, CriticUpdateConfig, OptimizerConfig
 from rlhf_runtime.job.prepare import Prepared, UnsupportedError, model_source
@@ -30,10 +32,12 @@ _WORKERS = {
     RoleType.REFERENCE: "rlhf_runtime.workers.reference:ReferenceWorker",
     RoleType.RULE: "rlhf_runtime.workers.rule:RuleWorker",
 }
+_VLLM_TEMPERATURE = 2.0  # vLLM takes no more
 _ENGINES = {
-    RolloutEngine.AUTO: "cached",
+    RolloutEngine.AUTO: "auto",
     RolloutEngine.CACHED: "cached",
     RolloutEngine.HUGGING_FACE: "transformers",
+    RolloutEngine.VLLM: "vllm",
 }
 
 
@@ -53,7 +57,7 @@ def make_roles(job: RLHFJob, prepared: Prepared, reporter: Reporter, *, accelera
     roles = []
     for index, spec in enumerate(job.spec.roles):
         field = f"spec.roles[{index}]"
-        _refuse_unsupported(spec, field)
+        _refuse_unsupported(job, spec, field)
         spread = spread_of(spec, field, accelerators=accelerators)
         _check_ranks(job, spread, field)
         policy = spec.restart_policy
@@ -93,6 +97,7 @@ def flow_settings(job: RLHFJob) -> FlowSettings:
         critic=next(iter(names(RoleType.CRITIC)), None),
         reference=next(iter(names(RoleType.REFERENCE)), None),
         rewards=names(RoleType.REWARD, RoleType.RULE),
+        recomputes_log_probs=any(_may_use_vllm(role) for role in spec.roles_of(RoleType.ACTOR)),
     )
 
 
@@ -134,7 +139,8 @@ def _arguments(
     if spec.type is RoleType.ACTOR:
         return common | {"settings": actor_settings(job, spec, sharding)}
     if spec.type is RoleType.CRITIC:
-        return common | {"settings": critic_settings(job, sharding)}
+        return common | {"settings": critic_settings(job, spec, sharding)}
+    common |= {"max_tokens": spec.engine.max_tokens_per_pass}
     if spec.engine.precision is Precision.BFLOAT16:
         common |= {"dtype": "bfloat16"}
     if spec.type is RoleType.REWARD:
@@ -154,22 +160,26 @@ def actor_settings(job: RLHFJob, spec: RoleSpec, sharding: ShardingConfig | None
             temperature=generation.temperature,
             samples_per_prompt=settings.group_size if isinstance(settings, GRPO) else 1,
             engine=_ENGINES[spec.engine.rollout],
+            vllm=vllm_settings(spec.engine.vllm or VLLM()),
+            max_log_prob_difference=generation.max_log_prob_difference,
         ),
         optimizer=_optimizer(settings.optimizer, settings.actor_learning_rate),
         update=ActorUpdateConfig(
             epochs=settings.epochs,
             minibatches=settings.mini_batches,
             max_grad_norm=settings.optimizer.max_grad_norm,
+            max_tokens=spec.engine.max_tokens_per_pass,
             clip_range=settings.clip_range,
             kl_coefficient=settings.kl_coefficient if grouped else 0.0,
             entropy_coefficient=settings.entropy_coefficient,
         ),
         advantages=_advantages(settings),
         sharding=sharding,
+        lora=_lora(spec.engine.lora),
     )
 
 
-def critic_settings(job: RLHFJob, sharding: ShardingConfig | None = None) -> CriticSettings:
+def critic_settings(job: RLHFJob, spec: RoleSpec, sharding: ShardingConfig | None = None) -> CriticSettings:
     """The critic's settings from PPO's hyperparameters."""
     ppo = job.spec.algorithm.ppo or PPO()
     return CriticSettings(
@@ -178,10 +188,45 @@ def critic_settings(job: RLHFJob, sharding: ShardingConfig | None = None) -> Cri
             epochs=ppo.epochs,
             minibatches=ppo.mini_batches,
             max_grad_norm=ppo.optimizer.max_grad_norm,
+            max_tokens=spec.engine.max_tokens_per_pass,
             clip_range=ppo.value_clip_range,
         ),
         sharding=sharding,
+        lora=_lora(spec.engine.lora),
     )
+
+
+def _lora(spec: LoRA | None) -> LoRASettings | None:
+    if spec is None:
+        return None
+    return LoRASettings(rank=spec.rank, alpha=spec.alpha, target_modules=tuple(spec.target_modules))
+
+
+def vllm_settings(spec: VLLM) -> VLLMSettings:
+    """The manifest's options of vLLM as the engine's."""
+    return VLLMSettings(
+        gpu_memory_share=spec.accelerator_memory_percent / 100,
+        cpu_kv_cache_gib=math.ceil(parse_quantity(spec.cpu_cache_memory) / 1024**3),
+        tensor_parallel_size=spec.tensor_parallel_size,
+        max_model_length=spec.max_model_length or 0,
+        max_sequences=spec.max_sequences,
+        sleep=spec.sleep,
+    )
+
+
+def rollout_engine_of(spec: RoleSpec, picked: Mapping[str, str]) -> RolloutEngine | None:
+    """What generates in a role, given what its worker says that it has picked; None: nothing, or not known yet."""
+    if spec.type is not RoleType.ACTOR:
+        return None
+    if spec.engine.rollout is not RolloutEngine.AUTO:
+        return spec.engine.rollout
+    return next((engine for engine, name in _ENGINES.items() if name == picked.get("rollout")), None)
+
+
+def _may_use_vllm(spec: RoleSpec) -> bool:
+    """Whether another engine than the actor's own may generate; what `Auto` picks is known in the process only."""
+    engine = spec.engine.rollout
+    return engine is RolloutEngine.VLLM or (engine is RolloutEngine.AUTO and gpus_of(spec.resources) > 0)
 
 
 def _advantages(settings: PPO | GRPO) -> AdvantageSettings:
@@ -211,7 +256,7 @@ def _check_ranks(job: RLHFJob, spread: Spread, field: str) -> None:
         )
 
 
-def _refuse_unsupported(spec: RoleSpec, field: str) -> None:
+def _refuse_unsupported(job: RLHFJob, spec: RoleSpec, field: str) -> None:
     """This version says so, and does not train with something else than was asked for."""
     if spec.type is RoleType.ROLLOUT:
         raise UnsupportedError(f"`{field}.type` Rollout is not supported yet: the Actor generates")
@@ -220,7 +265,9 @@ def _refuse_unsupported(spec: RoleSpec, field: str) -> None:
             f"`{field}.podsPerReplica` must be 1: only an Actor or Critic is spread over several pods; "
             "give the role more `replicas`"
         )
-    if spec.engine.rollout is RolloutEngine.VLLM:
+    temperature = job.spec.algorithm.generation.temperature
+    if spec.engine.rollout is RolloutEngine.VLLM and temperature > _VLLM_TEMPERATURE:
         raise UnsupportedError(
-            f"`{field}.engine.rollout` must be Auto, Cached or HuggingFace: VLLM is not supported yet"
+            f"`spec.algorithm.generation.temperature` must be at most {_VLLM_TEMPERATURE:g} with "
+            f"`{field}.engine.rollout` VLLM, not {temperature:g}"
         )

@@ -46,9 +46,13 @@ def spread_of(spec: RoleSpec, field: str = "", *, accelerators: bool = True) -> 
     half = spec.engine.precision is Precision.BFLOAT16
     engine = spec.engine.training
     if engine is TrainingEngine.AUTO:
-        engine = TrainingEngine.FSDP2 if ranks > 1 or half else TrainingEngine.TORCH
+        sharded = ranks > 1 or half or spec.engine.checkpoint_activations
+        engine = TrainingEngine.FSDP2 if sharded else TrainingEngine.TORCH
     if engine is TrainingEngine.FSDP2:
-        sharding = ShardingConfig(compute_dtype="bfloat16" if half else "float32")
+        sharding = ShardingConfig(
+            compute_dtype="bfloat16" if half else "float32",
+            checkpoint_activations=spec.engine.checkpoint_activations,
+        )
         return Spread(workers=ranks, per_pod=per_pod, engine=engine, sharding=sharding)
     if ranks > 1:
         raise UnsupportedError(
@@ -58,5 +62,9 @@ def spread_of(spec: RoleSpec, field: str = "", *, accelerators: bool = True) -> 
     if half:
         raise UnsupportedError(
             f"`{field}.engine.training` must be FSDP2 or Auto with `precision` BFloat16: Torch trains in Float32"
+        )
+    if spec.engine.checkpoint_activations:
+        raise UnsupportedError(
+            f"`{field}.engine.training` must be FSDP2 or Auto with `checkpointActivations`: Torch keeps activations"
         )
     return Spread(workers=1, engine=engine)

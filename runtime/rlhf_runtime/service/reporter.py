@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from rlhf_api.enums import RoleType, RolloutEngine
 from rlhf_api.job_control import messages
 from rlhf_api.types import RLHFJob
 from rlhf_runtime.job.reporter import TRAINING, Reporter
+from rlhf_runtime.job.roles import rollout_engine_of
 from rlhf_runtime.job.spread import spread_of
 from rlhf_runtime.service.board import Board, RoleState
 from rlhf_runtime.service.log import ControllerLog
@@ -117,8 +117,9 @@ class ServiceReporter(Reporter):
 
     def _state_of(self, name: str, group: RoleGroup) -> RoleState:
         spec = self._job.spec.role(name)
-        trains, generates = spec.type.trains, spec.type is RoleType.ACTOR
-        rollout = RolloutEngine.CACHED if spec.engine.rollout is RolloutEngine.AUTO else spec.engine.rollout
+        trains = spec.type.trains
+        joined = group.seats[0].joined if group.seats else None
+        rollout = rollout_engine_of(spec, joined.engines if joined else {})
         engine = spread_of(spec).engine
         return RoleState(
             name=name,
@@ -126,7 +127,7 @@ class ServiceReporter(Reporter):
             ready=int(group.ready) if trains else sum(seat.ready for seat in list(group.seats)),
             class_name=group.role.worker.name,
             training_engine=engine.value if engine else "",
-            rollout_engine=rollout.value if generates else "",
+            rollout_engine=rollout.value if rollout else "",
             last_recovery_milliseconds=group.last_recovery_ms,
         )
 

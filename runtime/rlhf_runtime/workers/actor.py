@@ -18,12 +18,13 @@ from rlhf_runtime.algorithms.advantages import (
 )
 from rlhf_runtime.algorithms.counter_rng import StepSeed
 from rlhf_runtime.data_proto import DataProto
+from rlhf_runtime.engines.adapters import LoRASettings, add_adapters, without_adapters
 from rlhf_runtime.engines.logprobs import compute_log_probs, response_statistics
 from rlhf_runtime.engines.ranks import ALONE, join_ranks, own_device
-from rlhf_runtime.engines.rollout import make_rollout_engine
-from rlhf_runtime.engines.rollout.base import SamplingConfig
+from rlhf_runtime.engines.rollout import SamplingConfig, VLLMSettings, make_rollout_engine
 from rlhf_runtime.engines.trained import ShardingConfig, TrainedModel
 from rlhf_runtime.engines.training import ActorUpdateConfig, OptimizerConfig, actor_update
+from rlhf_runtime.errors import RlhfError
 from rlhf_runtime.models.exporting import export_to
 from rlhf_runtime.models.loading import SLOW_IMPORTS, load_causal_lm, load_tokenizer, no_progress_bars
 from rlhf_runtime.tasks.base import exact_match
@@ -33,12 +34,24 @@ from rlhf_runtime.workers.prompts import encode_prompts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationSettings:
-    """How responses are drawn in training; evaluation is greedy."""
+    """How responses are drawn in training; evaluation is greedy.
+
+    Attributes:
+        max_new_tokens: T.
+        temperature: Of sampling.
+        samples_per_prompt: n.
+        engine: "auto", "cached", "transformers" or "vllm"; see `make_rollout_engine`.
+        vllm: What vLLM is told of its device.
+        max_log_prob_difference: The largest mean difference per token between the engine's log-probs and those of
+            training, where these are computed again.
+    """
 
     max_new_tokens: int
     temperature: float = 1.0
     samples_per_prompt: int = 1
     engine: str = "cached"
+    vllm: VLLMSettings = field(default_factory=VLLMSettings)
+    max_log_prob_difference: float = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,13 +75,21 @@ class AdvantageSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActorSettings:
-    """Everything that an `ActorWorker` is told; `sharding` where FSDP2 trains it, else plain torch on one rank."""
+    """Everything that an `ActorWorker` is told; `sharding` where FSDP2 trains it, else plain torch on one rank.
+
+    With `lora` adapters are trained in place of the model's own weights.
+    """
 
     generation: GenerationSettings
     optimizer: OptimizerConfig
     update: ActorUpdateConfig = field(default_factory=ActorUpdateConfig)
     advantages: AdvantageSettings = field(default_factory=AdvantageSettings)
     sharding: ShardingConfig | None = None
+    lora: LoRASettings | None = None
+
+
+class RolloutMismatchError(RlhfError):
+    """What was sampled does not come from the policy that is trained."""
 
 
 class ActorWorker(Worker):
@@ -85,17 +106,22 @@ class ActorWorker(Worker):
     def __init__(self, model: str, settings: ActorSettings, model_field: str = "spec.model") -> None:
         self._settings = settings
         self._tokenizer = load_tokenizer(model, field=model_field)
+        loaded = load_causal_lm(model, field=model_field)
+        if settings.lora:
+            add_adapters(loaded, settings.lora, seed=self.context.seed)
         self._trained = TrainedModel(
-            load_causal_lm(model, field=model_field).to(own_device(self.context)),
+            loaded.to(own_device(self.context)),
             optimizer=settings.optimizer,
             ranks=join_ranks(self.context) if settings.sharding else ALONE,
             sharding=settings.sharding,
             forward_methods=[response_statistics],
             keep_whole=True,
+            adapted=settings.lora is not None,
         )
         assert self._trained.whole is not None
         self._whole: nn.Module = self._trained.whole
-        self._rollout = make_rollout_engine(settings.generation.engine, self._whole)
+        self._rollout = make_rollout_engine(settings.generation.engine, self._whole, settings.generation.vllm)
+        self.engines = {"rollout": self._rollout.name}
 
     @register(effect=Effect.READ, durable=True, pad={"prompt_ids": "left", "prompt_mask": "left"})
     def generate(self, prompts: list[str]) -> dict[str, Any]:
@@ -133,7 +159,8 @@ class ActorWorker(Worker):
     @register(effect=Effect.READ, collective=True)
     def compute_log_probs(self, data: DataProto) -> dict[str, Tensor]:
         """Log-probs (N, T) of given responses under the present weights."""
-        return {"log_probs": compute_log_probs(self._trained.model, data.batch, ranks=self._trained.ranks)}
+        most, ranks = self._settings.update.max_tokens, self._trained.ranks
+        return {"log_probs": compute_log_probs(self._trained.model, data.batch, max_tokens=most, ranks=ranks)}
 
     @register(effect=Effect.NONE, dispatch=Dispatch.RANK_ZERO, durable=True)
     def compute_advantages(self, data: DataProto) -> dict[str, Any]:
@@ -141,10 +168,14 @@ class ActorWorker(Worker):
 
         Args:
             data: `response_mask`, `log_probs`, and `scores` or several `scores/ROLE` that are added; `ref_log_probs`
-                where a KL coefficient is set; `values` with a critic.
+                where a KL coefficient is set; `values` with a critic; `rollout_log_probs` where `log_probs` were
+                computed again after generation.
 
         Returns:
             `advantages` (N, T), with a critic also `returns` (N, T), and `metrics`.
+
+        Raises:
+            RolloutMismatchError: The rollout engine computed with other weights, or wrongly.
         """
         batch, settings = data.batch, self._settings.advantages
         mask = batch["response_mask"]
@@ -153,6 +184,8 @@ class ActorWorker(Worker):
         metrics = {"reward": float(scores.mean()), "tokens": float(mask.sum())}
         if len(by_role) > 1:
             metrics |= {f"reward/{name.removeprefix('scores/')}": float(each.mean()) for name, each in by_role.items()}
+        if "rollout_log_probs" in batch:
+            metrics["rollout_log_prob_difference"] = self._rollout_difference(batch)
         if "ref_log_probs" in batch:
             metrics["kl"] = float(masked_mean(batch["log_probs"] - batch["ref_log_probs"], mask))
         if settings.group_size:
@@ -183,6 +216,7 @@ class ActorWorker(Worker):
             `metrics`: means over the optimizer steps.
         """
         seed = StepSeed(job=self.context.seed, step=self.context.call.iteration)
+        self._rollout.release()
         metrics = self._trained.update(actor_update, data.batch, config=self._settings.update, seed=seed)
         self._rollout.refresh()
         return {"metrics": metrics}
@@ -190,7 +224,7 @@ class ActorWorker(Worker):
     @register(effect=Effect.READ, dispatch=Dispatch.RANK_ZERO)
     def export(self, folder: str) -> dict[str, Any]:
         """Write model and tokenizer, to a folder or URI, so that `transformers` loads them."""
-        model: Any = self._whole
+        model: Any = without_adapters(self._whole)
 
         def write(place: str) -> None:
             with no_progress_bars():
@@ -208,6 +242,18 @@ class ActorWorker(Worker):
         """Take back what `state_dict` gave."""
         self._trained.load_state_dict(state)
         self._rollout.refresh()
+
+    def _rollout_difference(self, batch: Mapping[str, Tensor]) -> float:
+        off = (batch["rollout_log_probs"] - batch["log_probs"]).abs()
+        difference = float(masked_mean(off, batch["response_mask"]))
+        limit = self._settings.generation.max_log_prob_difference
+        if not difference <= limit:  # NaN too
+            raise RolloutMismatchError(
+                f"the rollout engine's log-probs differ from those of the training engine by {difference:.3g} per "
+                f"token, more than `generation.maxLogProbDifference` {limit:g} allows: it has other weights, or its "
+                "precision is too low for this model; `engine.rollout` Cached uses the training engine's own"
+            )
+        return difference
 
     def _generate(self, prompts: list[str], *, n: int, sample_ids: Tensor | None, greedy: bool) -> dict[str, Any]:
         settings = self._settings.generation

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from rlhf_runtime.algorithms.counter_rng import StepSeed
 from rlhf_runtime.data_proto import DataProto
+from rlhf_runtime.engines.adapters import LoRASettings, add_adapters
 from rlhf_runtime.engines.ranks import ALONE, join_ranks, own_device
 from rlhf_runtime.engines.scalar_outputs import compute_values
 from rlhf_runtime.engines.trained import ShardingConfig, TrainedModel
@@ -20,11 +21,15 @@ from rlhf_runtime.worker import Dispatch, Effect, Worker, register
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CriticSettings:
-    """Everything that a `CriticWorker` is told; `sharding` where FSDP2 trains it, else plain torch on one rank."""
+    """Everything that a `CriticWorker` is told; `sharding` where FSDP2 trains it, else plain torch on one rank.
+
+    With `lora` adapters and the value head are trained, and nothing else.
+    """
 
     optimizer: OptimizerConfig
     update: CriticUpdateConfig = field(default_factory=CriticUpdateConfig)
     sharding: ShardingConfig | None = None
+    lora: LoRASettings | None = None
 
 
 class CriticWorker(Worker):
@@ -40,17 +45,22 @@ class CriticWorker(Worker):
 
     def __init__(self, model: str, settings: CriticSettings, model_field: str = "spec.model") -> None:
         self._settings = settings
+        loaded = load_scalar_model(model, field=model_field)
+        if settings.lora:
+            add_adapters(loaded.body, settings.lora, seed=self.context.seed)
         self._trained = TrainedModel(
-            load_scalar_model(model, field=model_field).to(own_device(self.context)),
+            loaded.to(own_device(self.context)),
             optimizer=settings.optimizer,
             ranks=join_ranks(self.context) if settings.sharding else ALONE,
             sharding=settings.sharding,
+            adapted=settings.lora is not None,
         )
 
     @register(effect=Effect.READ, durable=True, collective=True)
     def compute_values(self, data: DataProto) -> dict[str, Tensor]:
         """Values (N, T) of prompts (N, P) and responses (N, T)."""
-        return {"values": compute_values(self._trained.model, data.batch, ranks=self._trained.ranks)}
+        most, ranks = self._settings.update.max_tokens, self._trained.ranks
+        return {"values": compute_values(self._trained.model, data.batch, max_tokens=most, ranks=ranks)}
 
     @register(effect=Effect.WRITE, dispatch=Dispatch.ONE_TO_ALL)
     def update(self, data: DataProto) -> dict[str, Any]:

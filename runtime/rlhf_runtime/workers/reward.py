@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from rlhf_runtime.data_proto import DataProto
+from rlhf_runtime.engines.batches import MAX_TOKENS
 from rlhf_runtime.engines.ranks import own_device
 from rlhf_runtime.engines.scalar_outputs import compute_scores
 from rlhf_runtime.models.loading import SLOW_IMPORTS, load_reward_model, load_tokenizer
@@ -23,6 +24,7 @@ class RewardWorker(Worker):
         missing_end_score: Of a response that was cut off; scores are normalized to about mean 0 and variance 1.
         model_field: The manifest's field that named the model, for messages.
         dtype: Of its weights and of what it computes: "float32" or "bfloat16".
+        max_tokens: Of one forward pass, padding included.
     """
 
     imports = SLOW_IMPORTS
@@ -34,7 +36,9 @@ class RewardWorker(Worker):
         missing_end_score: float = MISSING_END_SCORE,
         model_field: str = "spec.model",
         dtype: str = "float32",
+        max_tokens: int = MAX_TOKENS,
     ) -> None:
+        self._max_tokens = max_tokens
         self._model = load_reward_model(model, field=model_field, dtype=getattr(torch, dtype))
         self._model.to(own_device(self.context))
         self._eos_token_id = load_tokenizer(tokenizer).eos_token_id
@@ -48,5 +52,6 @@ class RewardWorker(Worker):
             data.batch,
             eos_token_id=self._eos_token_id,
             missing_eos_score=self._missing_end_score,
+            max_tokens=self._max_tokens,
         )
         return {"scores": scores}

@@ -1,18 +1,45 @@
-"""Generation behind one small interface: ``cached`` (our loop) and ``transformers`` (the reference)."""
+"""Generation behind one small interface: ``cached`` (our loop), ``transformers`` (the reference), ``vllm``."""
 
+import torch
 from torch import nn
 
-from rlhf_runtime.engines.rollout.base import RolloutEngine, RolloutResult, SamplingConfig
+from rlhf_runtime.engines.rollout.base import (
+    EngineUnavailableError,
+    RolloutEngine,
+    RolloutResult,
+    SamplingConfig,
+    VLLMSettings,
+)
 
-__all__ = ["RolloutEngine", "RolloutResult", "SamplingConfig", "make_rollout_engine"]
+__all__ = [
+    "EngineUnavailableError",
+    "RolloutEngine",
+    "RolloutResult",
+    "SamplingConfig",
+    "VLLMSettings",
+    "make_rollout_engine",
+]
 
 
-def make_rollout_engine(name: str, model: nn.Module) -> RolloutEngine:
+LARGE_PARAMETERS = 50_000_000
+"""From here on vLLM is the quicker one; below, its own work per token is more than the model's (bench/rollouts.py)."""
+
+
+def make_rollout_engine(name: str, model: nn.Module, vllm: VLLMSettings | None = None) -> RolloutEngine:
     """The rollout engine of this name on a policy.
+
+    Args:
+        name: cached, transformers or vllm; auto: vllm for a large model on a GPU, where it is installed and knows the
+            model's architecture, else cached.
+        model: the policy, whole.
+        vllm: what vLLM is told of its device.
 
     Raises:
         ValueError: there is no such engine.
+        EngineUnavailableError: it cannot run here, or not this model.
     """
+    if name == "auto":
+        name = "vllm" if _suits_vllm(model) else "cached"
     if name == "cached":
         from rlhf_runtime.engines.rollout.cached import CachedRollout
 
@@ -21,4 +48,16 @@ def make_rollout_engine(name: str, model: nn.Module) -> RolloutEngine:
         from rlhf_runtime.engines.rollout.transformers_generate import TransformersRollout
 
         return TransformersRollout(model)
-    raise ValueError(f"the rollout engine must be cached or transformers, not '{name}'")
+    if name == "vllm":
+        from rlhf_runtime.engines.rollout.vllm_engine import VLLMRollout
+
+        return VLLMRollout(model, vllm or VLLMSettings())
+    raise ValueError(f"the rollout engine must be auto, cached, transformers or vllm, not '{name}'")
+
+
+def _suits_vllm(model: nn.Module) -> bool:
+    if not torch.cuda.is_available() or sum(part.numel() for part in model.parameters()) < LARGE_PARAMETERS:
+        return False
+    from rlhf_runtime.engines.rollout.vllm_engine import knows
+
+    return knows(model)

@@ -12,6 +12,11 @@ import torch
 from torch import Tensor
 
 from rlhf_runtime.algorithms.counter_rng import StepSeed
+from rlhf_runtime.errors import RlhfError
+
+
+class EngineUnavailableError(RlhfError):
+    """A rollout engine cannot run here, or not this model; the message says what to change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +44,27 @@ class SamplingConfig:
             raise ValueError("`max_new_tokens` and `samples_per_prompt` must be at least 1")
         if self.temperature <= 0:
             raise ValueError(f"`temperature` must be above 0, not {self.temperature}; set `greedy` for its limit")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VLLMSettings:
+    """What vLLM is told of its device.
+
+    Attributes:
+        gpu_memory_share: of each GPU's memory that it may take for weights and cache.
+        cpu_kv_cache_gib: of memory for the cache where it computes on a CPU.
+        tensor_parallel_size: over how many accelerators one model is spread.
+        max_model_length: longest prompt and response together; 0: what the model takes.
+        max_sequences: how many responses it works on at once.
+        sleep: whether it gives its GPU memory back while the policy trains.
+    """
+
+    gpu_memory_share: float = 0.5
+    cpu_kv_cache_gib: int = 1
+    tensor_parallel_size: int = 1
+    max_model_length: int = 0
+    max_sequences: int = 256
+    sleep: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,9 +121,25 @@ class RolloutEngine(Protocol):
         """
         ...
 
+    def release(self) -> None:
+        """The policy trains next: an engine that holds memory of its own on the device gives it back meanwhile."""
+        ...
+
     def refresh(self) -> None:
         """The policy's weights have changed: an engine that keeps a copy takes the new ones."""
         ...
+
+
+def global_sample_ids(count: int, sample_ids: Tensor | None) -> Tensor:
+    """The global index of each of ``count`` samples; 0, 1, 2, ... where none are given.
+
+    Raises:
+        ValueError: there are more or fewer.
+    """
+    ids = torch.arange(count) if sample_ids is None else sample_ids
+    if ids.shape != (count,):
+        raise ValueError(f"`sample_ids` must have shape ({count},), not {tuple(ids.shape)}")
+    return ids
 
 
 def choose_tokens(logits: Tensor, *, uniform: Tensor, sampling: SamplingConfig) -> Tensor:

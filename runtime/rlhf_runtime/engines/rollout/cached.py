@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from rlhf_runtime.algorithms.counter_rng import StepSeed, uniforms
 from rlhf_runtime.engines.logprobs import eval_mode, positions_of, token_log_probs
-from rlhf_runtime.engines.rollout.base import RolloutResult, SamplingConfig, choose_tokens
+from rlhf_runtime.engines.rollout.base import RolloutResult, SamplingConfig, choose_tokens, global_sample_ids
 
 
 class CachedRollout:
@@ -20,6 +20,9 @@ class CachedRollout:
 
     def __init__(self, model: nn.Module) -> None:
         self._model = model
+
+    def release(self) -> None:
+        """Nothing to do: nothing is kept between calls."""
 
     def refresh(self) -> None:
         """Nothing to do: the parameters are the policy's own."""
@@ -58,9 +61,7 @@ def sampling_noise(
 ) -> Tensor:
     """The uniform numbers (N, T) of every sample and position, float64 on the prompts' device."""
     count = prompt_ids.shape[0] * sampling.samples_per_prompt
-    ids = torch.arange(count) if sample_ids is None else sample_ids
-    if ids.shape != (count,):
-        raise ValueError(f"`sample_ids` must have shape ({count},), not {tuple(ids.shape)}")
+    ids = global_sample_ids(count, sample_ids)
     numbers = uniforms(seed, sample_ids=ids.cpu().numpy(), length=sampling.max_new_tokens)
     return torch.from_numpy(numbers).to(prompt_ids.device)
 

@@ -24,6 +24,9 @@ class TransformersRollout:
     def __init__(self, model: nn.Module) -> None:
         self._model = model
 
+    def release(self) -> None:
+        """Nothing to do: nothing is kept between calls."""
+
     def refresh(self) -> None:
         """Nothing to do: the parameters are the policy's own."""
 
