@@ -110,6 +110,14 @@ class WorkerHost:
         self._tell(call_line(executor.context, request, seconds=self._clock() - started, reply=answer[0]))
         return answer
 
+    def worker_name(self, role: str) -> str:
+        """The name of this process's worker of a role.
+
+        Raises:
+            RlhfError: It has none.
+        """
+        return self._executor(role).context.worker_name
+
     def ping(self) -> dict[str, Any]:
         """That the process is alive, how many calls it began, and the most memory it ever held, in bytes."""
         return {"pid": os.getpid(), "calls": self._calls, "peak_memory_bytes": peak_memory_bytes()}

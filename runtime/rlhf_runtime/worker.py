@@ -51,6 +51,7 @@ class MethodSpec:
     durable: bool = False
     collective: bool = False
     pad: Mapping[str, Side] = field(default_factory=dict)
+    parts_per_worker: int = 0
 
 
 def register(
@@ -61,6 +62,7 @@ def register(
     durable: bool = False,
     collective: bool = False,
     pad: Mapping[str, Side] | None = None,
+    parts_per_worker: int = 0,
 ) -> Callable[[_Function], _Function]:
     """Declare a worker method.
 
@@ -74,7 +76,14 @@ def register(
         collective: Whether the ranks compute it together, in one process group: all take part or none, and a rank
             whose share is empty is an error.
         pad: Outputs whose second dimension may differ between ranks, and the side on which zeros make them equal.
+        parts_per_worker: Cut the rows of a data-parallel read in so many parts per worker, of which whoever is free
+            takes the next; 0: each worker has its share.
+
+    Raises:
+        ValueError: Parts go to anybody, and the method is one that all workers must answer.
     """
+    if parts_per_worker and (effect is Effect.WRITE or collective or dispatch is not Dispatch.DATA_PARALLEL):
+        raise ValueError("`parts_per_worker` needs a data-parallel method that neither writes nor is collective")
     spec = MethodSpec(
         dispatch=dispatch,
         effect=effect,
@@ -82,6 +91,7 @@ def register(
         durable=durable,
         collective=collective,
         pad=pad or {},
+        parts_per_worker=parts_per_worker,
     )
 
     def mark(function: _Function) -> _Function:

@@ -81,7 +81,8 @@ class SimulatedBackend(Backend):
     """Runs hosts in virtual time.
 
     Args:
-        durations: Seconds that a method takes, by "role.method"; a missing one takes no time.
+        durations: Seconds that a method takes, by "role.method", or "role-worker-001.method" for one worker that
+            differs; a missing one takes no time.
         faults: What goes wrong.
         start_seconds: From a blank host's start until it can be assigned.
         buffers_outlive_hosts: What the engine is told; with "lose" faults it must be False.
@@ -143,7 +144,7 @@ class SimulatedBackend(Backend):
         assert isinstance(host, SimulatedHost)
         host.waiting.append(on_done)
         started = max(self._now, host.free_at)
-        label, seconds = self._cost(operation, arguments)
+        label, seconds = self._cost(host, operation, arguments)
         host.free_at = started + seconds
 
         def finish() -> None:
@@ -214,11 +215,13 @@ class SimulatedBackend(Backend):
     def _at(self, when: float, run: Callable[[], None]) -> None:
         heapq.heappush(self._events, (when, next(self._order), run))
 
-    def _cost(self, operation: str, arguments: Sequence[Any]) -> tuple[str, float]:
+    def _cost(self, host: SimulatedHost, operation: str, arguments: Sequence[Any]) -> tuple[str, float]:
         if operation != "call":
             return "", 0.0
-        label = f"{arguments[0].role}.{arguments[0].method}"
-        return label, self._durations.get(label, 0.0)
+        role, method = arguments[0].role, arguments[0].method
+        label = f"{role}.{method}"
+        own = f"{host.worker_host.worker_name(role)}.{method}"
+        return label, self._durations.get(own, self._durations.get(label, 0.0))
 
     def _run(
         self, host: SimulatedHost, operation: str, arguments: Sequence[Any], buffers: Sequence[BufferRef]

@@ -29,7 +29,7 @@ import numpy as np
 from rlhf_api.enums import FailureReason
 from rlhf_runtime import wire
 from rlhf_runtime.backends.base import Backend, Outcome
-from rlhf_runtime.control import requests
+from rlhf_runtime.control import requests, routing
 from rlhf_runtime.control.deadlines import Deadlines
 from rlhf_runtime.control.events import Observer, event_of
 from rlhf_runtime.control.graph import ColumnPiece, ColumnRef, EffectOrder, Node, NodeState, Shard, skipped
@@ -355,7 +355,9 @@ class Engine:
         group = self.groups[node.role]
         if shard.running or shard.reply is not None or node.redo_waits or node.finished:
             return
-        seat = group.find(shard.worker) or group.seats[shard.rank % len(group.seats)]
+        seat = routing.seat_for(self, shard)
+        if seat is None:
+            return
         shard.worker = seat.rank
         process = seat.process
         if not seat.ready or process.restart_when_free is not None:
@@ -378,6 +380,8 @@ class Engine:
                 shard.running = False
                 process.heard = self.backend.now()
                 self._shard_done(shard, outcome)
+                for member in process.seats:
+                    routing.feed(self, member.group)
                 self._deadlines.settle()
                 self.live.settle(group)
 

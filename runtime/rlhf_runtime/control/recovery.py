@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rlhf_api.enums import FailureReason
-from rlhf_runtime.control import requests
+from rlhf_runtime.control import requests, routing
 from rlhf_runtime.control.graph import ColumnPiece, ColumnRef, Node, NodeState, Shard
 from rlhf_runtime.control.processes import Process, RoleGroup, WorkerSeat
 from rlhf_runtime.errors import (
@@ -121,6 +121,8 @@ class Recovery:
                 self._engine.live.left(process.seats[0])  # it was to end anyway: others answer what it did not
             else:
                 self._engine.pool.start(process)
+        for group in {seat.group.role.name: seat.group for process in processes for seat in process.seats}.values():
+            routing.feed(self._engine, group)  # the others take over what it had
 
     def _has_state(self, group: RoleGroup) -> bool:
         writing = any(n.role == group.role.name and n.spec.effect is Effect.WRITE for n in self._engine.active.values())
@@ -134,6 +136,8 @@ class Recovery:
                 if shard.worker == seat.rank and shard.running:
                     shard.running = False
                     shard.token += 1
+                    if node.spec.parts_per_worker:
+                        shard.worker = routing.NOBODY
                 together = node.spec.effect is Effect.WRITE or node.spec.collective
                 if whole_writes and together and shard.worker == seat.rank:
                     shard.reply = None
@@ -155,6 +159,7 @@ class Recovery:
                 for shard in node.shards:
                     if shard.worker == seat.rank or seat.group.meets:
                         self._engine.attempt(shard)
+        routing.feed(self._engine, seat.group)
 
     def seat_failed(self, seat: WorkerSeat, error: BaseException) -> None:
         """A worker could not be made: a death is tried again, an exception in its constructor is final."""

@@ -9,6 +9,7 @@ from rlhf_runtime.backends.base import BufferRef
 from rlhf_runtime.control.channels import ALL_OUTPUTS, DataChannel
 from rlhf_runtime.control.graph import ColumnPiece, ColumnRef, Node, Shard
 from rlhf_runtime.control.processes import RoleGroup, WorkerSeat
+from rlhf_runtime.control.routing import NOBODY
 from rlhf_runtime.control.settings import EngineSettings
 from rlhf_runtime.errors import DataError, StepError
 from rlhf_runtime.messages import SNAPSHOT, Assignment, CallRequest, Piece
@@ -95,10 +96,10 @@ def split(node: Node, *, workers: Sequence[int]) -> list[Shard]:
     """
     dispatch = node.spec.dispatch
     reaches_all = node.spec.effect is Effect.WRITE or node.spec.collective
-    world_size = len(workers)
+    world_size, parts = len(workers), node.spec.parts_per_worker
 
     def shard(rank: int, rows: tuple[int, int] | None = None) -> Shard:
-        return Shard(node=node, rank=rank, worker=workers[rank], rows=rows)
+        return Shard(node=node, rank=rank, worker=NOBODY if parts else workers[rank], rows=rows)
 
     if dispatch is Dispatch.RANK_ZERO:
         if reaches_all and world_size > 1:
@@ -113,8 +114,9 @@ def split(node: Node, *, workers: Sequence[int]) -> list[Shard]:
     total = next(iter(counts.values()))
     if world_size == 1:
         return [shard(0)]
-    edges = [total * rank // world_size for rank in range(world_size + 1)]
-    shards = [shard(rank, (edges[rank], edges[rank + 1])) for rank in range(world_size)]
+    count = world_size * (parts or 1)
+    edges = [total * rank // count for rank in range(count + 1)]
+    shards = [shard(rank, (edges[rank], edges[rank + 1])) for rank in range(count)]
     if reaches_all and total < world_size:
         raise DataError(f"{node}: it must reach all {world_size} workers; there are {total} rows to split")
     return [s for s in shards if s.rows and s.rows[0] < s.rows[1]] or shards[:1]
