@@ -111,6 +111,14 @@ class RolloutEngine(StrEnum):
     VLLM = "VLLM"
 
 
+class WeightSync(StrEnum):
+    """How the Actor's weights reach a Rollout role."""
+
+    AUTO = "Auto"
+    OBJECT_STORE = "ObjectStore"
+    STATE_STORE = "StateStore"
+
+
 class Precision(StrEnum):
     """The number format of a role's weights and activations."""
 

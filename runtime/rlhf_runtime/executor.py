@@ -84,6 +84,7 @@ class RoleExecutor:
             seed=assignment.seed,
             threads=assignment.threads,
             meeting_place=assignment.meeting_place,
+            state=store,
         )
         with constructing(self.context):
             self.worker = _make(assignment.worker, role=assignment.role)

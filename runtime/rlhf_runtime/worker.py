@@ -15,9 +15,12 @@ import enum
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 from rlhf_runtime.errors import UnknownMethodError
+
+if TYPE_CHECKING:
+    from rlhf_runtime.resilience.state_store import StateStore
 
 _ATTRIBUTE = "__rlhf_method__"
 Side = Literal["left", "right"]
@@ -158,6 +161,7 @@ class WorkerContext:
         threads: CPU threads this role may use.
         version: Version of the role's state: how many updates it holds.
         meeting_place: `host:port` where the ranks meet, if the role has `process_group`; else empty.
+        state: Where the run keeps what must survive, for what a worker wants to keep or share there; None: nowhere.
         call: Where the current call stands in the run.
     """
 
@@ -170,6 +174,7 @@ class WorkerContext:
     threads: int = 1
     version: int = 0
     meeting_place: str = ""
+    state: StateStore | None = None
     call: CallInfo = field(default_factory=CallInfo)
 
     @property

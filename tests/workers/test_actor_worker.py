@@ -105,7 +105,7 @@ def test_both_rollout_engines_draw_the_same(policy: Path, prompts: list[str]) ->
 
 def test_evaluation_counts_greedy_answers_that_are_right_to_the_letter(policy: Path, prompts: list[str]) -> None:
     actor = an_actor(policy)
-    greedy = actor._generate(prompts, n=1, sample_ids=None, greedy=True)["texts"]
+    greedy = actor._generator.greedy_texts(prompts)
     assert at(actor, iteration=9).evaluate(prompts, greedy) == {"accuracy": [1.0] * 6}
     assert actor.evaluate(prompts, [*greedy[:3], *(text + "x" for text in greedy[3:])]) == {
         "accuracy": [1.0] * 3 + [0.0] * 3

@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from rlhf_api.enums import Precision, RolloutEngine, TrainingEngine
+from rlhf_api.enums import Precision, RolloutEngine, TrainingEngine, WeightSync
 from rlhf_api.types.base import LIST_SET, ApiModel, Rule
 from rlhf_api.types.scalars import Quantity, ShortText
 
@@ -69,6 +69,11 @@ class EngineSpec(ApiModel):
     )
     lora: LoRA | None = Field(default=None, description="Train adapters instead of the whole model.")
     vllm: VLLM | None = Field(default=None, description="Options of the rollout engine VLLM.")
+    weight_sync: WeightSync = Field(
+        default=WeightSync.AUTO,
+        description="How the Actor's weights reach a Rollout role: Ray's object store, or the job's state. "
+        "Auto: ObjectStore.",
+    )
 
     invariants: ClassVar[tuple[Rule, ...]] = (
         Rule(

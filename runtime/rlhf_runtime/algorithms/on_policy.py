@@ -34,6 +34,7 @@ class FlowSettings:
         actor: Name of the role that generates and learns.
         critic: Name of the role that gives values, if there is one.
         reference: Name of the frozen role, if there is one.
+        rollout: Name of the role that generates in the actor's place, if there is one.
         rewards: Names of the roles that score; their scores are added.
         recomputes_log_probs: Whether the actor computes the samples' log-probs again before it learns from them: where
             another engine than its own may have generated.
@@ -45,6 +46,7 @@ class FlowSettings:
     actor: str = "actor"
     critic: str | None = None
     reference: str | None = None
+    rollout: str | None = None
     rewards: tuple[str, ...] = ("reward",)
     recomputes_log_probs: bool = False
 
@@ -57,13 +59,19 @@ class OnPolicyController(Controller):
 
     def generate(self) -> Samples:
         """The steps that sample responses to this iteration's prompts, with their log-probs."""
-        actor = self.flow.actor
-        prompts = [self.task.train_prompts[row] for row in self.rows()]
-        samples = self.step(role=actor, method="generate", inputs={"prompts": prompts}, outputs=SAMPLES)
+        actor, prompts = self.flow.actor, [self.task.train_prompts[row] for row in self.rows()]
+        inputs = {"prompts": prompts} | self.weights()
+        samples = self.step(role=self.flow.rollout or actor, method="generate", inputs=inputs, outputs=SAMPLES)
         if not self.flow.recomputes_log_probs:
             return samples
         again = self.step(role=actor, method="compute_log_probs", inputs=sequences(samples), outputs=["log_probs"])
         return {**samples, "rollout_log_probs": samples["log_probs"], "log_probs": again["log_probs"]}
+
+    def weights(self) -> Inputs:
+        """What a rollout role must be told to generate with the actor's present weights; nothing for the actor."""
+        if self.flow.rollout is None:
+            return {}
+        return dict(self.step(role=self.flow.actor, method="publish_weights", outputs=["weights"]))
 
     def scores(self, samples: Samples) -> dict[str, DataChannel]:
         """The steps that score the samples, one per reward role: `scores`, or `scores/ROLE` where there are several."""
@@ -99,7 +107,10 @@ class OnPolicyController(Controller):
         if not self.task.heldout_prompts:
             return {}
         inputs = {"prompts": list(self.task.heldout_prompts), "answers": list(self.task.heldout_answers)}
-        tried = self.step(role=self.flow.actor, method="evaluate", inputs=inputs, outputs=["accuracy"])
+        inputs |= self.weights()
+        tried = self.step(
+            role=self.flow.rollout or self.flow.actor, method="evaluate", inputs=inputs, outputs=["accuracy"]
+        )
         return {"heldout_accuracy": tried["accuracy"]}
 
 

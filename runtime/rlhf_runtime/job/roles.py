@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rlhf_api.accelerators import gpus_of
-from rlhf_api.enums import AlgorithmName, Precision, RoleType, RolloutEngine
+from rlhf_api.enums import AlgorithmName, Precision, RoleType, RolloutEngine, WeightSync
 from rlhf_api.quantity import parse_quantity
 from rlhf_api.types import VLLM, LoRA, RLHFJob
 from rlhf_api.types.algorithm import GRPO, PPO, Optimizer
@@ -22,14 +22,16 @@ from rlhf_runtime.job.prepare import Prepared, UnsupportedError, model_source
 from rlhf_runtime.job.reporter import Reporter
 from rlhf_runtime.job.spread import Spread, spread_of
 from rlhf_runtime.role import Role
-from rlhf_runtime.workers.actor import ActorSettings, AdvantageSettings, GenerationSettings
+from rlhf_runtime.workers.actor import ActorSettings, AdvantageSettings
 from rlhf_runtime.workers.critic import CriticSettings
+from rlhf_runtime.workers.generating import GenerationSettings
 
 _WORKERS = {
     RoleType.ACTOR: "rlhf_runtime.workers.actor:ActorWorker",
     RoleType.CRITIC: "rlhf_runtime.workers.critic:CriticWorker",
     RoleType.REWARD: "rlhf_runtime.workers.reward:RewardWorker",
     RoleType.REFERENCE: "rlhf_runtime.workers.reference:ReferenceWorker",
+    RoleType.ROLLOUT: "rlhf_runtime.workers.rollout:RolloutWorker",
     RoleType.RULE: "rlhf_runtime.workers.rule:RuleWorker",
 }
 _VLLM_TEMPERATURE = 2.0  # vLLM takes no more
@@ -96,8 +98,10 @@ def flow_settings(job: RLHFJob) -> FlowSettings:
         actor=(names(RoleType.ACTOR) or ("actor",))[0],
         critic=next(iter(names(RoleType.CRITIC)), None),
         reference=next(iter(names(RoleType.REFERENCE)), None),
+        rollout=next(iter(names(RoleType.ROLLOUT)), None),
         rewards=names(RoleType.REWARD, RoleType.RULE),
-        recomputes_log_probs=any(_may_use_vllm(role) for role in spec.roles_of(RoleType.ACTOR)),
+        recomputes_log_probs=bool(names(RoleType.ROLLOUT))
+        or any(_may_use_vllm(role) for role in spec.roles_of(RoleType.ACTOR)),
     )
 
 
@@ -140,9 +144,14 @@ def _arguments(
         return common | {"settings": actor_settings(job, spec, sharding)}
     if spec.type is RoleType.CRITIC:
         return common | {"settings": critic_settings(job, spec, sharding)}
-    common |= {"max_tokens": spec.engine.max_tokens_per_pass}
     if spec.engine.precision is Precision.BFLOAT16:
         common |= {"dtype": "bfloat16"}
+    if spec.type is RoleType.ROLLOUT:
+        actor = job.spec.roles_of(RoleType.ACTOR)[0]
+        if actor.model is not None:  # what it generates with is the actor's
+            common |= {"model": model_source(actor.model, prepared.task, reporter, field=where)}
+        return common | {"settings": generation_settings(job, spec)}
+    common |= {"max_tokens": spec.engine.max_tokens_per_pass}
     if spec.type is RoleType.REWARD:
         trained = source if spec.model is not None and spec.model.builtin is None else prepared.reward_model()
         return common | {"model": trained, "tokenizer": prepared.policy}
@@ -152,17 +161,10 @@ def _arguments(
 def actor_settings(job: RLHFJob, spec: RoleSpec, sharding: ShardingConfig | None = None) -> ActorSettings:
     """The actor's settings from the manifest's hyperparameters."""
     settings = hyperparameters(job) or PPO()
-    generation = job.spec.algorithm.generation
+    through = [role.engine.weight_sync for role in job.spec.roles_of(RoleType.ROLLOUT)]
     grouped = isinstance(settings, GRPO)
     return ActorSettings(
-        generation=GenerationSettings(
-            max_new_tokens=generation.max_new_tokens,
-            temperature=generation.temperature,
-            samples_per_prompt=settings.group_size if isinstance(settings, GRPO) else 1,
-            engine=_ENGINES[spec.engine.rollout],
-            vllm=vllm_settings(spec.engine.vllm or VLLM()),
-            max_log_prob_difference=generation.max_log_prob_difference,
-        ),
+        generation=generation_settings(job, spec),
         optimizer=_optimizer(settings.optimizer, settings.actor_learning_rate),
         update=ActorUpdateConfig(
             epochs=settings.epochs,
@@ -176,6 +178,20 @@ def actor_settings(job: RLHFJob, spec: RoleSpec, sharding: ShardingConfig | None
         advantages=_advantages(settings),
         sharding=sharding,
         lora=_lora(spec.engine.lora),
+        weights_through_state=WeightSync.STATE_STORE in through,
+    )
+
+
+def generation_settings(job: RLHFJob, spec: RoleSpec) -> GenerationSettings:
+    """How a role generates."""
+    settings, generation = hyperparameters(job), job.spec.algorithm.generation
+    return GenerationSettings(
+        max_new_tokens=generation.max_new_tokens,
+        temperature=generation.temperature,
+        samples_per_prompt=settings.group_size if isinstance(settings, GRPO) else 1,
+        engine=_ENGINES[spec.engine.rollout],
+        vllm=vllm_settings(spec.engine.vllm or VLLM()),
+        max_log_prob_difference=generation.max_log_prob_difference,
     )
 
 
@@ -216,7 +232,7 @@ def vllm_settings(spec: VLLM) -> VLLMSettings:
 
 def rollout_engine_of(spec: RoleSpec, picked: Mapping[str, str]) -> RolloutEngine | None:
     """What generates in a role, given what its worker says that it has picked; None: nothing, or not known yet."""
-    if spec.type is not RoleType.ACTOR:
+    if spec.type not in (RoleType.ACTOR, RoleType.ROLLOUT):
         return None
     if spec.engine.rollout is not RolloutEngine.AUTO:
         return spec.engine.rollout
@@ -258,8 +274,10 @@ def _check_ranks(job: RLHFJob, spread: Spread, field: str) -> None:
 
 def _refuse_unsupported(job: RLHFJob, spec: RoleSpec, field: str) -> None:
     """This version says so, and does not train with something else than was asked for."""
-    if spec.type is RoleType.ROLLOUT:
-        raise UnsupportedError(f"`{field}.type` Rollout is not supported yet: the Actor generates")
+    if spec.type is RoleType.ROLLOUT and spec.model is not None:
+        raise UnsupportedError(f"`{field}.model` must not be set: a Rollout role generates with the Actor's weights")
+    if spec.type is RoleType.ROLLOUT and spec is not job.spec.roles_of(RoleType.ROLLOUT)[0]:
+        raise UnsupportedError(f"`{field}.type` must not be Rollout twice: give the first one more `replicas`")
     if spec.pods_per_replica > 1 and not spec.type.trains:
         raise UnsupportedError(
             f"`{field}.podsPerReplica` must be 1: only an Actor or Critic is spread over several pods; "

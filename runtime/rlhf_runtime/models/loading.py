@@ -48,6 +48,25 @@ def load_causal_lm(source: str | Path, *, field: str = "spec.model", dtype: torc
     return _with_fast_attention(model).eval()
 
 
+def skeleton_of(source: str | Path, *, field: str = "spec.model", dtype: torch.dtype = torch.float32) -> nn.Module:
+    """A causal language model without weights, on torch's meta device: its class, its config, its names and shapes.
+
+    Args:
+        source: a folder, or the id of a model on the Hugging Face hub.
+        field: the manifest's field that named it, for the message.
+        dtype: that its parameters would have.
+
+    Raises:
+        ModelNotFoundError: there is no such model.
+    """
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    config = _from_pretrained(AutoConfig, source, field=field)
+    with torch.device("meta"):
+        model: nn.Module = AutoModelForCausalLM.from_config(config, dtype=dtype)
+    return model.eval()
+
+
 def load_tokenizer(source: str | Path, *, field: str = "spec.model") -> Any:
     """Load a tokenizer that pads on the left.
 

@@ -18,40 +18,18 @@ from rlhf_runtime.algorithms.advantages import (
 )
 from rlhf_runtime.algorithms.counter_rng import StepSeed
 from rlhf_runtime.data_proto import DataProto
-from rlhf_runtime.engines.adapters import LoRASettings, add_adapters, without_adapters
+from rlhf_runtime.engines.adapters import LoRASettings, add_adapters, merged_weights, without_adapters
 from rlhf_runtime.engines.logprobs import compute_log_probs, response_statistics
 from rlhf_runtime.engines.ranks import ALONE, join_ranks, own_device
-from rlhf_runtime.engines.rollout import SamplingConfig, VLLMSettings, make_rollout_engine
+from rlhf_runtime.engines.rollout import make_rollout_engine
 from rlhf_runtime.engines.trained import ShardingConfig, TrainedModel
 from rlhf_runtime.engines.training import ActorUpdateConfig, OptimizerConfig, actor_update
+from rlhf_runtime.engines.weight_sync import ThroughObjects, ThroughState, WeightSync, WeightSyncError
 from rlhf_runtime.errors import RlhfError
 from rlhf_runtime.models.exporting import export_to
 from rlhf_runtime.models.loading import SLOW_IMPORTS, load_causal_lm, load_tokenizer, no_progress_bars
-from rlhf_runtime.tasks.base import exact_match
 from rlhf_runtime.worker import Dispatch, Effect, Worker, register
-from rlhf_runtime.workers.prompts import encode_prompts
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GenerationSettings:
-    """How responses are drawn in training; evaluation is greedy.
-
-    Attributes:
-        max_new_tokens: T.
-        temperature: Of sampling.
-        samples_per_prompt: n.
-        engine: "auto", "cached", "transformers" or "vllm"; see `make_rollout_engine`.
-        vllm: What vLLM is told of its device.
-        max_log_prob_difference: The largest mean difference per token between the engine's log-probs and those of
-            training, where these are computed again.
-    """
-
-    max_new_tokens: int
-    temperature: float = 1.0
-    samples_per_prompt: int = 1
-    engine: str = "cached"
-    vllm: VLLMSettings = field(default_factory=VLLMSettings)
-    max_log_prob_difference: float = 0.1
+from rlhf_runtime.workers.generating import PADDED_LEFT, GenerationSettings, Generator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +55,8 @@ class AdvantageSettings:
 class ActorSettings:
     """Everything that an `ActorWorker` is told; `sharding` where FSDP2 trains it, else plain torch on one rank.
 
-    With `lora` adapters are trained in place of the model's own weights.
+    With `lora` adapters are trained in place of the model's own weights. Weights for a rollout role travel through
+    Ray's object store, or `weights_through_state`.
     """
 
     generation: GenerationSettings
@@ -86,6 +65,7 @@ class ActorSettings:
     advantages: AdvantageSettings = field(default_factory=AdvantageSettings)
     sharding: ShardingConfig | None = None
     lora: LoRASettings | None = None
+    weights_through_state: bool = False
 
 
 class RolloutMismatchError(RlhfError):
@@ -122,39 +102,40 @@ class ActorWorker(Worker):
         self._whole: nn.Module = self._trained.whole
         self._rollout = make_rollout_engine(settings.generation.engine, self._whole, settings.generation.vllm)
         self.engines = {"rollout": self._rollout.name}
+        self._generator = Generator(
+            self._tokenizer,
+            model=self._whole,
+            engine=self._rollout,
+            settings=settings.generation,
+            context=self.context,
+        )
 
-    @register(effect=Effect.READ, durable=True, pad={"prompt_ids": "left", "prompt_mask": "left"})
+    @register(effect=Effect.READ, durable=True, pad=PADDED_LEFT)
     def generate(self, prompts: list[str]) -> dict[str, Any]:
-        """Sample responses.
-
-        Args:
-            prompts: B texts.
-
-        Returns:
-            With n samples per prompt, N = B * n rows, the samples of one prompt next to each other: `prompt_ids` and
-            `prompt_mask` (N, P), `responses`, `response_mask` and `log_probs` (N, T), `texts` (N strings), and
-            `policy_version` (N,): which version of the weights made each sample.
+        """Sample responses to B texts: see `Generator.sample`.
 
         Raises:
-            ValueError: A prompt is longer than the model takes.
+            ValueError: A prompt is empty, or longer than the model takes.
         """
-        n = self._settings.generation.samples_per_prompt
-        first = self.context.call.row_offset * n
-        return self._generate(prompts, n=n, sample_ids=torch.arange(first, first + len(prompts) * n), greedy=False)
+        return self._generator.sample(prompts, version=self.context.version)
 
     @register(effect=Effect.READ)
     def evaluate(self, prompts: list[str], answers: list[str]) -> dict[str, Any]:
-        """Which greedy responses are the answer, letter by letter.
-
-        Args:
-            prompts: B held-out texts.
-            answers: B texts.
+        """Which greedy responses to B held-out texts are the answer, letter by letter.
 
         Returns:
             `accuracy`: B numbers, 1 for a right response and 0 for a wrong one.
         """
-        texts = self._generate(prompts, n=1, sample_ids=None, greedy=True)["texts"]
-        return {"accuracy": [float(exact_match(text, answer)) for text, answer in zip(texts, answers, strict=True)]}
+        return {"accuracy": self._generator.accuracy(prompts, answers)}
+
+    @register(effect=Effect.READ, dispatch=Dispatch.RANK_ZERO)
+    def publish_weights(self) -> dict[str, Any]:
+        """Make the present weights available to a rollout role; `weights` is what its methods take.
+
+        Raises:
+            WeightSyncError: They are to go through the state store, and there is none.
+        """
+        return {"weights": self._weight_sync().publish(merged_weights(self._whole), self.context.version)}
 
     @register(effect=Effect.READ, collective=True)
     def compute_log_probs(self, data: DataProto) -> dict[str, Tensor]:
@@ -255,34 +236,9 @@ class ActorWorker(Worker):
             )
         return difference
 
-    def _generate(self, prompts: list[str], *, n: int, sample_ids: Tensor | None, greedy: bool) -> dict[str, Any]:
-        settings = self._settings.generation
-        ids, mask = encode_prompts(self._tokenizer, prompts, model=self._whole, room_for=settings.max_new_tokens)
-        device = next(self._whole.parameters()).device
-        result = self._rollout.generate(
-            ids.to(device),
-            prompt_mask=mask.to(device),
-            sampling=SamplingConfig(
-                max_new_tokens=settings.max_new_tokens,
-                eos_token_id=self._tokenizer.eos_token_id,
-                pad_token_id=self._tokenizer.pad_token_id,
-                samples_per_prompt=n,
-                temperature=settings.temperature,
-                greedy=greedy,
-            ),
-            seed=StepSeed(job=self.context.seed, step=self.context.call.iteration),
-            sample_ids=sample_ids,
-        ).to(torch.device("cpu"))
-        texts = self._tokenizer.batch_decode(
-            [row[kept.bool()] for row, kept in zip(result.responses, result.response_mask, strict=True)],
-            skip_special_tokens=True,
-        )
-        return {
-            "prompt_ids": ids.repeat_interleave(n, dim=0),
-            "prompt_mask": mask.repeat_interleave(n, dim=0),
-            "responses": result.responses,
-            "response_mask": result.response_mask,
-            "log_probs": result.log_probs,
-            "texts": list(texts),
-            "policy_version": torch.full((len(texts),), self.context.version),
-        }
+    def _weight_sync(self) -> WeightSync:
+        if not self._settings.weights_through_state:
+            return ThroughObjects()
+        if self.context.state is None:
+            raise WeightSyncError("the weights are to go through the state store, and this run has none")
+        return ThroughState(self.context.state)

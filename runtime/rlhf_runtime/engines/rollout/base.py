@@ -5,11 +5,12 @@ A token is drawn by inverting the cumulative distribution at one uniform number,
 shard or engine it is in.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from rlhf_runtime.algorithms.counter_rng import StepSeed
 from rlhf_runtime.errors import RlhfError
@@ -97,6 +98,11 @@ class RolloutEngine(Protocol):
 
     name: str
 
+    @property
+    def device(self) -> torch.device:
+        """Where it wants its prompts."""
+        ...
+
     def generate(
         self,
         prompt_ids: Tensor,
@@ -125,9 +131,25 @@ class RolloutEngine(Protocol):
         """The policy trains next: an engine that holds memory of its own on the device gives it back meanwhile."""
         ...
 
-    def refresh(self) -> None:
-        """The policy's weights have changed: an engine that keeps a copy takes the new ones."""
+    def refresh(self, weights: Mapping[str, Tensor] | None = None) -> None:
+        """The policy's weights have changed.
+
+        Args:
+            weights: the new ones by the names that a checkpoint has, where the policy is trained elsewhere; none: they
+                are in the model already, and an engine that keeps a copy takes them from there.
+        """
         ...
+
+
+def load_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
+    """Copy weights into a model; one that is tied to another may be left out."""
+    result = model.load_state_dict(dict(weights), strict=False)
+    tied = set(getattr(model, "_tied_weights_keys", None) or ())
+    missing = [name for name in result.missing_keys if name not in tied]
+    if missing or result.unexpected_keys:
+        raise ValueError(
+            f"the weights are those of another model: {missing[:3]} are missing, {result.unexpected_keys[:3]} too many"
+        )
 
 
 def global_sample_ids(count: int, sample_ids: Tensor | None) -> Tensor:

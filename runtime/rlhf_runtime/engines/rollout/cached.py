@@ -3,6 +3,7 @@
 Works with any causal language model of transformers that takes a ``DynamicCache``.
 """
 
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import torch
@@ -10,7 +11,13 @@ from torch import Tensor, nn
 
 from rlhf_runtime.algorithms.counter_rng import StepSeed, uniforms
 from rlhf_runtime.engines.logprobs import eval_mode, positions_of, token_log_probs
-from rlhf_runtime.engines.rollout.base import RolloutResult, SamplingConfig, choose_tokens, global_sample_ids
+from rlhf_runtime.engines.rollout.base import (
+    RolloutResult,
+    SamplingConfig,
+    choose_tokens,
+    global_sample_ids,
+    load_weights,
+)
 
 
 class CachedRollout:
@@ -21,11 +28,18 @@ class CachedRollout:
     def __init__(self, model: nn.Module) -> None:
         self._model = model
 
+    @property
+    def device(self) -> torch.device:
+        """The model's."""
+        return next(self._model.parameters()).device
+
     def release(self) -> None:
         """Nothing to do: nothing is kept between calls."""
 
-    def refresh(self) -> None:
-        """Nothing to do: the parameters are the policy's own."""
+    def refresh(self, weights: Mapping[str, Tensor] | None = None) -> None:
+        """Take weights from elsewhere; those of the policy itself need nothing: the parameters are shared."""
+        if weights is not None:
+            load_weights(self._model, weights)
 
     @torch.no_grad()
     def generate(

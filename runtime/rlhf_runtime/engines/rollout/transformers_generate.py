@@ -4,6 +4,7 @@ The reference that ``cached`` is tested against. The draw is ours, made inside a
 one possible token per row, so that both engines give the same tokens for the same seed.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -12,7 +13,7 @@ from transformers import GenerationConfig, LogitsProcessorList
 
 from rlhf_runtime.algorithms.counter_rng import StepSeed
 from rlhf_runtime.engines.logprobs import eval_mode, token_log_probs
-from rlhf_runtime.engines.rollout.base import RolloutResult, SamplingConfig, choose_tokens
+from rlhf_runtime.engines.rollout.base import RolloutResult, SamplingConfig, choose_tokens, load_weights
 from rlhf_runtime.engines.rollout.cached import sampling_noise
 
 
@@ -24,11 +25,18 @@ class TransformersRollout:
     def __init__(self, model: nn.Module) -> None:
         self._model = model
 
+    @property
+    def device(self) -> torch.device:
+        """The model's."""
+        return next(self._model.parameters()).device
+
     def release(self) -> None:
         """Nothing to do: nothing is kept between calls."""
 
-    def refresh(self) -> None:
-        """Nothing to do: the parameters are the policy's own."""
+    def refresh(self, weights: Mapping[str, Tensor] | None = None) -> None:
+        """Take weights from elsewhere; those of the policy itself need nothing: the parameters are shared."""
+        if weights is not None:
+            load_weights(self._model, weights)
 
     @torch.no_grad()
     def generate(

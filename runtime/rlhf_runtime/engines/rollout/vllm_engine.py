@@ -42,7 +42,8 @@ class VLLMRollout:
     """See the module.
 
     Args:
-        model: The policy, whole, whose weights are taken at once.
+        model: The policy, whole, whose weights are taken at once; or its shape alone (on torch's meta device), where it
+            is trained elsewhere: then the weights come with the first ``refresh``.
         settings: What vLLM is told of the device.
 
     Raises:
@@ -60,7 +61,13 @@ class VLLMRollout:
         self._asleep = False
         self._llm = _start(self._model, settings)
         VLLMRollout._current = weakref.ref(self)
-        self.refresh()
+        if not next(model.parameters()).is_meta:
+            self.refresh()
+
+    @property
+    def device(self) -> torch.device:
+        """The CPU: vLLM takes lists of numbers."""
+        return torch.device("cpu")
 
     def end(self) -> None:
         """Let go of all that vLLM holds: it keeps things in global places, so that a process has one at a time."""
@@ -75,11 +82,13 @@ class VLLMRollout:
             self._llm.sleep(level=2)  # the weights are not kept either: what comes next brings new ones
             self._asleep = True
 
-    def refresh(self) -> None:
-        """Take the policy's weights, and forget what was computed with the old ones."""
+    def refresh(self, weights: Mapping[str, Tensor] | None = None) -> None:
+        """Take new weights, and forget what was computed with the old ones."""
         if self._asleep:
             self._llm.wake_up(tags=["weights"])
-        state = _named_weights(self._model)
+        given = merged_weights(self._model) if weights is None else weights
+        tied = _tied_names(self._model)
+        state = {name: value for name, value in given.items() if name not in tied}
         with _own_thread_setting():
             self._llm.collective_rpc(_load_weights, args=(state,))
         if self._asleep:
@@ -177,14 +186,10 @@ def knows(model: nn.Module) -> bool:
     return type(model).__name__ in ModelRegistry.get_supported_archs()
 
 
-def _named_weights(model: nn.Module) -> dict[str, Tensor]:
-    """The weights by the names that checkpoints have; one that is tied to another is left out, as there."""
-    tied = set(getattr(model, "_tied_weights_keys", None) or ()) if _is_tied(model) else set()
-    return {name: value for name, value in merged_weights(model).items() if name not in tied}
-
-
-def _is_tied(model: Any) -> bool:
-    return bool(getattr(model.config, "tie_word_embeddings", False))
+def _tied_names(model: Any) -> set[str]:
+    """The names of weights that are others', which a checkpoint leaves out."""
+    tied = getattr(model.config, "tie_word_embeddings", False)
+    return set(getattr(model, "_tied_weights_keys", None) or ()) if tied else set()
 
 
 def _load_weights(worker: Any, weights: Mapping[str, Tensor]) -> None:
