@@ -128,8 +128,17 @@ def method_spec(cls: type, name: str) -> MethodSpec:
 
 def writing_methods(cls: type) -> list[str]:
     """The names of those methods of `cls` that change its state."""
+    return [name for name, spec in _specs(cls) if spec.effect is Effect.WRITE]
+
+
+def shares_parts(cls: type) -> bool:
+    """Whether a method of `cls` is cut in parts that go to whoever is free."""
+    return any(spec.parts_per_worker for _, spec in _specs(cls))
+
+
+def _specs(cls: type) -> list[tuple[str, MethodSpec]]:
     public = [name for name in dir(cls) if not name.startswith("_") and callable(getattr(cls, name, None))]
-    return [name for name in public if method_spec(cls, name).effect is Effect.WRITE]
+    return [(name, method_spec(cls, name)) for name in public]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -119,6 +119,23 @@ def test_it_leaves_the_threads_of_the_process_to_whoever_sets_them(policy, promp
         torch.set_num_threads(before)
 
 
+def test_one_copy_over_two_processes_gives_the_same_tokens_before_and_after_an_update(prompts):
+    model = make_tiny_model(0, num_key_value_heads=2, **SHAPE)
+    engine = make_rollout_engine("vllm", model, dataclasses.replace(SETTINGS, tensor_parallel_size=2))
+    reference = make_rollout_engine("transformers", model)
+    try:
+        for _ in range(2):
+            ours, theirs = (generate(one, prompts, sampling=GREEDY) for one in (engine, reference))
+            assert torch.equal(ours.responses, theirs.responses)
+            torch.testing.assert_close(ours.log_probs, theirs.log_probs, atol=1e-4, rtol=1e-4)
+            with torch.no_grad():
+                for parameter in model.parameters():
+                    parameter.mul_(1.3)
+            engine.refresh()
+    finally:
+        engine.end()
+
+
 def test_an_architecture_that_it_does_not_know_is_refused():
     class StrangeForCausalLM(type(make_tiny_model(0))):
         pass

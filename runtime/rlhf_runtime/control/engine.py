@@ -48,7 +48,7 @@ from rlhf_runtime.errors import (
 from rlhf_runtime.messages import Assignment, Reply
 from rlhf_runtime.resilience.incidents import describe
 from rlhf_runtime.role import Role
-from rlhf_runtime.worker import Effect, MethodSpec
+from rlhf_runtime.worker import Effect, MethodSpec, shares_parts
 
 _Value = TypeVar("_Value")
 _POLL_SECONDS = 0.2
@@ -107,7 +107,15 @@ class Engine:
             WorkerClassError: The worker class cannot be imported.
         """
         version = self.settings.restore_versions.get(role.name, 0)
-        group = RoleGroup(role=role, cls=role.resolve(), replicas=role.replicas, version=version, restored=version)
+        cls = role.resolve()
+        group = RoleGroup(
+            role=role,
+            cls=cls,
+            replicas=role.replicas,
+            shares_parts=shares_parts(cls),
+            version=version,
+            restored=version,
+        )
         with self._news:
             if role.name in self.groups:
                 raise ValueError(f'two roles cannot both be named "{role.name}"')

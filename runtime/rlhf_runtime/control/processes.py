@@ -96,6 +96,7 @@ class RoleGroup:
     role: Role
     cls: type
     replicas: int
+    shares_parts: bool = False  # whether a method of its class is cut in parts for whoever is free
     seats: list[WorkerSeat] = field(default_factory=list)
     joining: list[WorkerSeat] = field(default_factory=list)
     leaving: list[WorkerSeat] = field(default_factory=list)

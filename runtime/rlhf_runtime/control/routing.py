@@ -31,6 +31,8 @@ def seat_for(engine: Engine, shard: Shard) -> WorkerSeat | None:
 
 def feed(engine: Engine, group: RoleGroup) -> None:
     """Somebody of the role may be free: send the parts that wait, those of the oldest step first."""
+    if not group.shares_parts:
+        return  # asked after every call, of which a script may have thousands
     for node in sorted(engine.active.values(), key=lambda node: node.id):
         if node.role == group.role.name and node.spec.parts_per_worker and node.state in _BEGUN:
             for shard in node.shards:

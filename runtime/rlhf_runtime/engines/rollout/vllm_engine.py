@@ -32,6 +32,7 @@ from rlhf_runtime.engines.rollout.base import (
 _ENVIRONMENT = {
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the engine in this process, where the weights are
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # binding would take the processors from the roles beside this one
+    "VLLM_WORKER_MULTIPROC_METHOD": "spawn",  # with tensor parallelism; a fork of a process with threads may hang
     "VLLM_NO_USAGE_STATS": "1",
     "VLLM_LOGGING_LEVEL": "ERROR",
 }
@@ -90,7 +91,7 @@ class VLLMRollout:
         tied = _tied_names(self._model)
         state = {name: value for name, value in given.items() if name not in tied}
         with _own_thread_setting():
-            self._llm.collective_rpc(_load_weights, args=(state,))
+            self._llm.collective_rpc(_load_weights, args=(self._sendable(state),))
         if self._asleep:
             self._llm.wake_up(tags=["kv_cache"])
             self._asleep = False
@@ -130,6 +131,15 @@ class VLLMRollout:
         with _own_thread_setting():
             answers = self._llm.generate(requests, parameters, use_tqdm=False)
         return _to_result([answer.outputs[0] for answer in answers], sampling).to(prompt_ids.device)
+
+    def _sendable(self, state: dict[str, Tensor]) -> Mapping[str, Tensor] | bytes:
+        """As vLLM's workers can be given it: tensors as they are to one in this process, to several others as bytes."""
+        if self._settings.tensor_parallel_size == 1:
+            return state
+        from safetensors.torch import save
+
+        data: bytes = save({name: value.detach().cpu().contiguous() for name, value in state.items()})
+        return data
 
 
 def _end_current() -> None:
@@ -192,8 +202,12 @@ def _tied_names(model: Any) -> set[str]:
     return set(getattr(model, "_tied_weights_keys", None) or ()) if tied else set()
 
 
-def _load_weights(worker: Any, weights: Mapping[str, Tensor]) -> None:
+def _load_weights(worker: Any, weights: Mapping[str, Tensor] | bytes) -> None:
     """Runs in vLLM's worker."""
+    if isinstance(weights, bytes):
+        from safetensors.torch import load
+
+        weights = load(weights)
     worker.reload_weights(weights_iterator=iter(weights.items()))
     head = getattr(worker.model_runner.get_model(), "lm_head", None)
     method = getattr(head, "quant_method", None)
