@@ -117,6 +117,7 @@ class WeightSync(StrEnum):
     AUTO = "Auto"
     OBJECT_STORE = "ObjectStore"
     STATE_STORE = "StateStore"
+    COLLECTIVE = "Collective"
 
 
 class Precision(StrEnum):

@@ -117,6 +117,10 @@ class BufferLostError(RlhfError):
         self.buffer = buffer
 
 
+class WeightsLostError(BufferLostError):
+    """The weights that a request tells of cannot be had where they should be: the trainer must publish them again."""
+
+
 class RemoteError(RlhfError):
     """An exception inside a worker's method, as it reaches the controller.
 

@@ -24,6 +24,7 @@ import torch
 from rlhf_runtime import wire
 from rlhf_runtime.data_proto import DataProto
 from rlhf_runtime.errors import (
+    BufferLostError,
     FencedError,
     PeerLostError,
     RefusedError,
@@ -259,6 +260,8 @@ class RoleExecutor:
                 pad={} if request.method == SNAPSHOT else method_spec(type(self.worker), request.method).pad,
             )
         except (Exception, SystemExit) as error:  # a role's process does not end because a user's code says so
+            if isinstance(error, BufferLostError) and not writes:
+                raise  # the controller has the input made again
             changed = writes and not isinstance(error, RefusedError)
             if changed:
                 self._discarded = f"`{request.method}` raised {type(error).__name__}"

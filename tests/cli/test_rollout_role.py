@@ -23,7 +23,7 @@ def rewards(run: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.job
-@pytest.mark.parametrize("sync", ["ObjectStore", "StateStore"])
+@pytest.mark.parametrize("sync", ["ObjectStore", "StateStore", "Collective"])
 def test_it_learns_as_if_the_actor_generated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sync: str) -> None:
     monkeypatch.chdir(tmp_path)
     assert rlhf_run(str(write_tiny_job(Path()))).exit_code == 0

@@ -8,9 +8,10 @@ import pytest
 import torch
 from builders import STATE, Run, RunBuilder, a_run
 from toy_ppo import ROLES, Outcome, a_ppo, outcome
+from toy_workers import Counter
 
 from rlhf_runtime.backends.simulated import Fault
-from rlhf_runtime.errors import SkippedStepError, StepError
+from rlhf_runtime.errors import SkippedStepError, StepError, WeightsLostError
 from rlhf_runtime.worker import Dispatch, Effect, Worker, register
 
 COUNTS: dict[str, int] = {}
@@ -257,3 +258,43 @@ def test_without_second_copies_what_is_lost_before_its_role_moves_on_is_computed
     assert found.applied == undisturbed.applied
     assert found.run.restarts == {role: 1}
     assert set(found.run.restarts) <= set(ROLES)
+
+
+class Publisher(Counter):
+    """Publishes the place of its weights."""
+
+    @register(dispatch=Dispatch.RANK_ZERO)
+    def publish(self) -> dict[str, Any]:
+        self.published = getattr(self, "published", 0) + 1
+        return {"weights": {"try": self.published}}
+
+
+class Reader(Counter):
+    """Finds the weights at the `wanted`-th place that it is told of."""
+
+    def __init__(self, wanted: int) -> None:
+        super().__init__()
+        self.wanted = wanted
+
+    @register(parts_per_worker=2)
+    def read(self, x: torch.Tensor, weights: dict[str, int]) -> dict[str, Any]:
+        if weights["try"] < self.wanted:
+            raise WeightsLostError(f"nothing at place {weights['try']}")
+        return {"x": x, "found": torch.full((len(x),), weights["try"])}
+
+
+def _read(wanted: int) -> list[int]:
+    run = a_run().role("actor", Publisher).role("reader", Reader, replicas=2, init_kwargs={"wanted": wanted}).start()
+    told = run.step("actor", "publish", ["weights"])
+    found = run.step("reader", "read", ["found"], x=torch.arange(8.0), weights=told["weights"])
+    run.step("actor", "update", [], amount=1.0, seen=found["found"])
+    return found["found"].get().tolist()
+
+
+def test_weights_that_are_not_where_they_should_be_are_published_again() -> None:
+    assert min(_read(wanted=2)) == 2
+
+
+def test_weights_that_are_never_there_fail_the_step_and_do_not_go_round_for_ever() -> None:
+    with pytest.raises(StepError, match="nothing at place"):
+        _read(wanted=10_000)

@@ -8,7 +8,7 @@ import torch
 from worker_builders import NEW_TOKENS, a_worker, actor_batch, actor_settings, an_actor, at
 
 from rlhf_runtime.engines.weight_sync import ThroughState, WeightSyncError, receive, version_of
-from rlhf_runtime.errors import StateCorruptError
+from rlhf_runtime.errors import StateCorruptError, WeightsLostError
 from rlhf_runtime.resilience.state_store import MemoryStateStore
 from rlhf_runtime.worker import WorkerContext, constructing
 from rlhf_runtime.workers.actor import ActorWorker
@@ -31,13 +31,11 @@ def trained(policy: Path, prompts: list[str], **changes: Any) -> ActorWorker:
     return at(actor, version=1)
 
 
-@pytest.mark.parametrize("through_state", [False, True], ids=["objects", "state"])
+@pytest.mark.parametrize("sync", ["objects", "state", "collective"])
 @pytest.mark.parametrize("engine", ["cached", "transformers"])
-def test_a_replica_generates_what_the_actor_would(
-    policy: Path, prompts: list[str], engine: str, through_state: bool
-) -> None:
+def test_a_replica_generates_what_the_actor_would(policy: Path, prompts: list[str], engine: str, sync: str) -> None:
     store = MemoryStateStore("sync")
-    actor = trained(policy, prompts, weights_through_state=through_state, state=store)
+    actor = trained(policy, prompts, weight_sync=sync, state=store)
     replica = a_replica(policy, engine=engine, state=store)
     told = actor.publish_weights()["weights"]
     got, want = at(replica, iteration=3).generate(prompts, told), at(actor, iteration=3, version=1).generate(prompts)
@@ -77,7 +75,7 @@ def test_the_newest_two_versions_stay_in_the_state_and_others_are_gone() -> None
     for version in (2, 3):
         assert version_of(tolds[version]) == version
         assert receive(tolds[version], store)["w"].tolist() == [[float(version)] * 3] * 2
-    with pytest.raises(WeightSyncError, match=r"weights of version 1 are gone: .*v000000000001"):
+    with pytest.raises(WeightsLostError, match=r"weights of version 1 are gone: .*v000000000001"):
         receive(tolds[1], store)
     again = sync.publish({"w": torch.zeros(1)}, 3)  # a run that was resumed makes the version anew
     assert receive(again, store)["w"].tolist() == [0.0]
@@ -93,7 +91,7 @@ def test_weights_that_cannot_be_had_are_named(policy: Path, prompts: list[str]) 
     with pytest.raises(StateCorruptError, match="torn"):
         receive(told, store)
     with pytest.raises(WeightSyncError, match="this run has none"):
-        trained(policy, prompts, weights_through_state=True).publish_weights()
+        trained(policy, prompts, weight_sync="state").publish_weights()
 
 
 def test_weights_of_another_model_are_refused(policy: Path, prompts: list[str]) -> None:

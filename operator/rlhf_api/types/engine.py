@@ -71,8 +71,8 @@ class EngineSpec(ApiModel):
     vllm: VLLM | None = Field(default=None, description="Options of the rollout engine VLLM.")
     weight_sync: WeightSync = Field(
         default=WeightSync.AUTO,
-        description="How the Actor's weights reach a Rollout role: Ray's object store, or the job's state. "
-        "Auto: ObjectStore.",
+        description="How the Actor's weights reach a Rollout role: Ray's object store, the job's state, or a group of "
+        "it and each replica. Auto: ObjectStore.",
     )
 
     invariants: ClassVar[tuple[Rule, ...]] = (

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 _UNEXPLAINED = {FailureReason.KILLED, FailureReason.NODE_LOST, FailureReason.EXITED, FailureReason.UNKNOWN}
 _CAUSE_SECONDS = 5.0
+_LOSSES = 20  # of one call's inputs: it is not luck any more
 _EXPECTED = "ended on purpose, as was announced"
 
 
@@ -55,7 +56,10 @@ class Recovery:
         verdict = judge(error, failures=shard.failures)
         shard.failures.append(signature(error))
         if verdict is Verdict.RECOMPUTE_INPUTS:
-            self._recompute_inputs(shard, error)
+            if len(shard.failures) > _LOSSES:
+                self._engine.fail(node, error, worker=seat.name)
+            else:
+                self._recompute_inputs(shard, error)
             return
         again = verdict is Verdict.RESTORE and node.spec.repeatable
         if not again:

@@ -12,10 +12,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol, cast
 
+import torch
 from torch import Tensor
 
 from rlhf_runtime import wire
-from rlhf_runtime.errors import RlhfError, StateMissingError
+from rlhf_runtime.errors import RlhfError, StateMissingError, WeightsLostError
 from rlhf_runtime.resilience.frame import packed_chunks, read_packed
 from rlhf_runtime.resilience.state_store import StateStore
 
@@ -78,24 +79,52 @@ def version_of(told: Told) -> int:
     return int(told["version"])
 
 
-def receive(told: Told, store: StateStore | None = None) -> Mapping[str, Tensor]:
+def make_weight_sync(name: str, store: StateStore | None) -> WeightSync:
+    """The way of this name from a trainer.
+
+    Args:
+        name: "objects", "state" or "collective".
+        store: The run's state store.
+
+    Raises:
+        WeightSyncError: The weights are to go through the state store, and there is none.
+    """
+    if name == "state":
+        if store is None:
+            raise WeightSyncError("the weights are to go through the state store, and this run has none")
+        return ThroughState(store)
+    if name == "collective":
+        from rlhf_runtime.engines.weight_group import ThroughGroup
+
+        return ThroughGroup()
+    assert name == "objects", name
+    return ThroughObjects()
+
+
+def receive(told: Told, store: StateStore | None = None, device: torch.device | None = None) -> Mapping[str, Tensor]:
     """The weights that `publish` told of; they must not be written in place.
 
     Args:
         told: See `WeightSync.publish`.
         store: The run's state store, where the weights may lie.
+        device: Where a collective group brings them; none: the CPU.
 
     Raises:
-        WeightSyncError: They are not there any more, or there is no store to read them from.
+        WeightsLostError: They are not there any more; the trainer must publish them again.
+        WeightSyncError: There is no store to read them from.
     """
     if "tensors" in told:
         weights: Mapping[str, Tensor] = told["tensors"]
         return weights
+    if "meet" in told:
+        from rlhf_runtime.engines.weight_group import receive_from_group
+
+        return receive_from_group(told, device or torch.device("cpu"))
     version, key = version_of(told), told["key"]
     if store is None:
         raise WeightSyncError(f'weights of version {version} lie in a state store ("{key}"), and this role has none')
     try:
         _, packed = read_packed(store.read(key), where=f"{store.location}/{key}", kind=_KIND)
     except StateMissingError as error:
-        raise WeightSyncError(f"weights of version {version} are gone: {error}") from error
+        raise WeightsLostError(f"weights of version {version} are gone: {error}") from error
     return cast("Mapping[str, Tensor]", wire.decode(packed.columns[_KIND], packed.buffer))

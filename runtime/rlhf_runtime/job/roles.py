@@ -34,6 +34,12 @@ _WORKERS = {
     RoleType.ROLLOUT: "rlhf_runtime.workers.rollout:RolloutWorker",
     RoleType.RULE: "rlhf_runtime.workers.rule:RuleWorker",
 }
+_WEIGHT_SYNCS = {
+    WeightSync.AUTO: "objects",
+    WeightSync.OBJECT_STORE: "objects",
+    WeightSync.STATE_STORE: "state",
+    WeightSync.COLLECTIVE: "collective",
+}
 _VLLM_TEMPERATURE = 2.0  # vLLM takes no more
 _ENGINES = {
     RolloutEngine.AUTO: "auto",
@@ -178,7 +184,7 @@ def actor_settings(job: RLHFJob, spec: RoleSpec, sharding: ShardingConfig | None
         advantages=_advantages(settings),
         sharding=sharding,
         lora=_lora(spec.engine.lora),
-        weights_through_state=WeightSync.STATE_STORE in through,
+        weight_sync=_WEIGHT_SYNCS[through[0]] if through else "objects",
     )
 
 

@@ -24,7 +24,7 @@ from rlhf_runtime.engines.ranks import ALONE, join_ranks, own_device
 from rlhf_runtime.engines.rollout import make_rollout_engine
 from rlhf_runtime.engines.trained import ShardingConfig, TrainedModel
 from rlhf_runtime.engines.training import ActorUpdateConfig, OptimizerConfig, actor_update
-from rlhf_runtime.engines.weight_sync import ThroughObjects, ThroughState, WeightSync, WeightSyncError
+from rlhf_runtime.engines.weight_sync import WeightSync, make_weight_sync
 from rlhf_runtime.errors import RlhfError
 from rlhf_runtime.models.exporting import export_to
 from rlhf_runtime.models.loading import SLOW_IMPORTS, load_causal_lm, load_tokenizer, no_progress_bars
@@ -55,8 +55,8 @@ class AdvantageSettings:
 class ActorSettings:
     """Everything that an `ActorWorker` is told; `sharding` where FSDP2 trains it, else plain torch on one rank.
 
-    With `lora` adapters are trained in place of the model's own weights. Weights for a rollout role travel through
-    Ray's object store, or `weights_through_state`.
+    With `lora` adapters are trained in place of the model's own weights. `weight_sync` says how weights reach a
+    rollout role: see `make_weight_sync`.
     """
 
     generation: GenerationSettings
@@ -65,7 +65,7 @@ class ActorSettings:
     advantages: AdvantageSettings = field(default_factory=AdvantageSettings)
     sharding: ShardingConfig | None = None
     lora: LoRASettings | None = None
-    weights_through_state: bool = False
+    weight_sync: str = "objects"
 
 
 class RolloutMismatchError(RlhfError):
@@ -102,6 +102,7 @@ class ActorWorker(Worker):
         self._whole: nn.Module = self._trained.whole
         self._rollout = make_rollout_engine(settings.generation.engine, self._whole, settings.generation.vllm)
         self.engines = {"rollout": self._rollout.name}
+        self._weight_sync: WeightSync | None = None  # made when somebody asks for weights
         self._generator = Generator(
             self._tokenizer,
             model=self._whole,
@@ -135,7 +136,9 @@ class ActorWorker(Worker):
         Raises:
             WeightSyncError: They are to go through the state store, and there is none.
         """
-        return {"weights": self._weight_sync().publish(merged_weights(self._whole), self.context.version)}
+        if self._weight_sync is None:
+            self._weight_sync = make_weight_sync(self._settings.weight_sync, self.context.state)
+        return {"weights": self._weight_sync.publish(merged_weights(self._whole), self.context.version)}
 
     @register(effect=Effect.READ, collective=True)
     def compute_log_probs(self, data: DataProto) -> dict[str, Tensor]:
@@ -235,10 +238,3 @@ class ActorWorker(Worker):
                 "precision is too low for this model; `engine.rollout` Cached uses the training engine's own"
             )
         return difference
-
-    def _weight_sync(self) -> WeightSync:
-        if not self._settings.weights_through_state:
-            return ThroughObjects()
-        if self.context.state is None:
-            raise WeightSyncError("the weights are to go through the state store, and this run has none")
-        return ThroughState(self.context.state)

@@ -56,7 +56,7 @@ class RolloutWorker(Worker):
             weights: What the actor's `publish_weights` gave.
 
         Raises:
-            WeightSyncError: The weights cannot be had.
+            WeightsLostError: The weights cannot be had; they must be published again.
             ValueError: A prompt is empty, or longer than the model takes.
         """
         return self._generator.sample(prompts, version=self._load(weights))
@@ -71,6 +71,6 @@ class RolloutWorker(Worker):
         version = version_of(told)
         if version != self._loaded:
             self._loaded = None  # what follows may be broken off
-            self._engine.refresh(receive(told, self.context.state))
+            self._engine.refresh(receive(told, self.context.state, own_device(self.context)))
             self._loaded = version
         return version

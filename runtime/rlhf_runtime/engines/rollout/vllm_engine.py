@@ -204,11 +204,10 @@ def _tied_names(model: Any) -> set[str]:
 
 def _load_weights(worker: Any, weights: Mapping[str, Tensor] | bytes) -> None:
     """Runs in vLLM's worker."""
-    if isinstance(weights, bytes):
-        from safetensors.torch import load
+    from safetensors.torch import load
 
-        weights = load(weights)
-    worker.reload_weights(weights_iterator=iter(weights.items()))
+    named: Mapping[str, Tensor] = load(weights) if isinstance(weights, bytes) else weights
+    worker.reload_weights(weights_iterator=iter(named.items()))
     head = getattr(worker.model_runner.get_model(), "lm_head", None)
     method = getattr(head, "quant_method", None)
     if method is not None:
