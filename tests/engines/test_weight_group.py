@@ -1,5 +1,7 @@
 """Weights through a group of two: whole, of the right version, and nobody waits for who is gone."""
 
+import subprocess
+import sys
 import threading
 from datetime import timedelta
 
@@ -74,3 +76,17 @@ def test_a_trainer_that_is_gone_is_named(trainer):
     told = {**trainer.publish(WEIGHTS, 3), "meet": "127.0.0.1:1"}
     with pytest.raises(WeightsLostError, match=r"weights of version 3 did not come from the trainer at 127\.0\.0\.1:1"):
         receive_from_group(told, CPU, seconds=2)
+
+
+def test_a_process_that_has_served_ends_as_it_should():
+    program = (
+        "import torch\n"
+        "from rlhf_runtime.engines import weight_group\n"
+        "from rlhf_runtime.engines.weight_group import ThroughGroup, receive_from_group\n"
+        "weight_group._LOOK_SECONDS = 0.0\n"  # nearly always in torch's code
+        "told = ThroughGroup(seconds=20).publish({'w': torch.ones(3)}, 1)\n"
+        "print(receive_from_group(told, torch.device('cpu'))['w'].tolist())\n"
+    )
+    for _ in range(3):
+        ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+        assert (ended.returncode, ended.stdout) == (0, "[1.0, 1.0, 1.0]\n"), ended.stderr

@@ -8,6 +8,7 @@ processors, NCCL between GPUs. The trainer serves from threads, from a copy, whi
 
 from __future__ import annotations
 
+import atexit
 import datetime
 import threading
 from collections.abc import Iterator, Mapping
@@ -24,6 +25,7 @@ from rlhf_runtime.errors import WeightsLostError
 
 _PIECE_BYTES = 64 * 1024**2
 _LOOK_SECONDS = 0.02
+_CLOSE_SECONDS = 5.0
 LIMIT_SECONDS = 120.0
 """Within which the two must meet, and each piece must arrive."""
 
@@ -40,7 +42,9 @@ class ThroughGroup:
         self._published: tuple[int, Mapping[str, Tensor]] = (-1, {})
         self._address, self._store = open_meeting_place()
         self._closed = threading.Event()
-        threading.Thread(target=self._serve, name="rlhf-weights", daemon=True).start()
+        self._thread = threading.Thread(target=self._serve, name="rlhf-weights", daemon=True)
+        self._thread.start()
+        atexit.register(self.close)  # Python ends a thread that is in torch's code with an abort of the process
 
     def publish(self, weights: Mapping[str, Tensor], version: int) -> Told:
         """See `WeightSync.publish`; a replica that still asks for an older version is told that it is gone."""
@@ -52,7 +56,9 @@ class ThroughGroup:
 
     def close(self) -> None:
         """Serve nobody any more."""
+        atexit.unregister(self.close)
         self._closed.set()
+        self._thread.join(timeout=_CLOSE_SECONDS)
 
     def _serve(self) -> None:
         client, number = _connect(self._address, self._seconds), 0
