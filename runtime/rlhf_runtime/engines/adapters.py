@@ -88,6 +88,18 @@ def merged_weights(model: nn.Module) -> dict[str, Tensor]:
     return merged
 
 
+def checkpoint_weights(model: nn.Module) -> dict[str, Tensor]:
+    """`merged_weights` as a checkpoint has them: without those that are others' under a second name."""
+    tied = tied_names(model)
+    return {name: value for name, value in merged_weights(model).items() if name not in tied}
+
+
+def tied_names(model: Any) -> set[str]:
+    """The names of weights of a model of transformers that are others', such as a head tied to the embedding."""
+    tied = getattr(model.config, "tie_word_embeddings", False)
+    return set(getattr(model, "_tied_weights_keys", None) or ()) if tied else set()
+
+
 def without_adapters(model: nn.Module) -> nn.Module:
     """The model with what its adapters learned in its own weights: a copy, or itself where it has none."""
     if not any(_is_adapted(part) for part in model.modules()):

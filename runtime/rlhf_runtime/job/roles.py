@@ -74,7 +74,7 @@ def make_roles(job: RLHFJob, prepared: Prepared, reporter: Reporter, *, accelera
                 name=spec.name,
                 role_type=spec.type.value,
                 worker_class=spec.worker.class_name if spec.worker.class_name != AUTO else _WORKERS[spec.type],
-                init_kwargs=_arguments(job, spec, prepared, reporter, field, spread.sharding),
+                init_kwargs=_arguments(job, spec, prepared, reporter, spread.sharding),
                 replicas=spread.workers,
                 process_group=spread.engine is not None,
                 threads=max(1, threads_of(spec) // spread.per_pod),
@@ -131,7 +131,6 @@ def _arguments(
     spec: RoleSpec,
     prepared: Prepared,
     reporter: Reporter,
-    field: str,
     sharding: ShardingConfig | None,
 ) -> Mapping[str, Any]:
     given: dict[str, Any] = dict(spec.worker.arguments)
@@ -142,9 +141,11 @@ def _arguments(
         return {"function": function, "arguments": given}
     if spec.worker.class_name != AUTO:
         return given
-    own = spec.model is not None
-    where = f"{field}.model" if own else "spec.model"
-    source = model_source(spec.model, prepared.task, reporter, field=where) if spec.model else prepared.policy
+    owner = spec
+    if spec.type is RoleType.ROLLOUT:  # it generates with the actor's weights
+        owner = next(iter(job.spec.roles_of(RoleType.ACTOR)), spec)
+    where = f"spec.roles[{job.spec.roles.index(owner)}].model" if owner.model else "spec.model"
+    source = model_source(owner.model, prepared.task, reporter, field=where) if owner.model else prepared.policy
     common = {"model": source, "model_field": where, **given}
     if spec.type is RoleType.ACTOR:
         return common | {"settings": actor_settings(job, spec, sharding)}
@@ -153,9 +154,6 @@ def _arguments(
     if spec.engine.precision is Precision.BFLOAT16:
         common |= {"dtype": "bfloat16"}
     if spec.type is RoleType.ROLLOUT:
-        actor = job.spec.roles_of(RoleType.ACTOR)[0]
-        if actor.model is not None:  # what it generates with is the actor's
-            common |= {"model": model_source(actor.model, prepared.task, reporter, field=where)}
         return common | {"settings": generation_settings(job, spec)}
     common |= {"max_tokens": spec.engine.max_tokens_per_pass}
     if spec.type is RoleType.REWARD:

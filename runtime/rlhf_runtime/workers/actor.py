@@ -18,7 +18,7 @@ from rlhf_runtime.algorithms.advantages import (
 )
 from rlhf_runtime.algorithms.counter_rng import StepSeed
 from rlhf_runtime.data_proto import DataProto
-from rlhf_runtime.engines.adapters import LoRASettings, add_adapters, merged_weights, without_adapters
+from rlhf_runtime.engines.adapters import LoRASettings, add_adapters, checkpoint_weights, without_adapters
 from rlhf_runtime.engines.logprobs import compute_log_probs, response_statistics
 from rlhf_runtime.engines.ranks import ALONE, join_ranks, own_device
 from rlhf_runtime.engines.rollout import make_rollout_engine
@@ -138,7 +138,7 @@ class ActorWorker(Worker):
         """
         if self._weight_sync is None:
             self._weight_sync = make_weight_sync(self._settings.weight_sync, self.context.state)
-        return {"weights": self._weight_sync.publish(merged_weights(self._whole), self.context.version)}
+        return {"weights": self._weight_sync.publish(checkpoint_weights(self._whole), self.context.version)}
 
     @register(effect=Effect.READ, collective=True)
     def compute_log_probs(self, data: DataProto) -> dict[str, Tensor]:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from rlhf_runtime.algorithms.counter_rng import StepSeed
+from rlhf_runtime.engines.adapters import tied_names
 from rlhf_runtime.errors import RlhfError
 
 
@@ -141,10 +142,38 @@ class RolloutEngine(Protocol):
         ...
 
 
+class SharesParameters:
+    """What engines have in common that compute with the policy's own parameters, and so are always up to date.
+
+    Args:
+        model: a causal language model of transformers.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self._model = model
+
+    @property
+    def device(self) -> torch.device:
+        """The model's."""
+        return next(self._model.parameters()).device
+
+    def release(self) -> None:
+        """Nothing to do: nothing is kept between calls."""
+
+    def refresh(self, weights: Mapping[str, Tensor] | None = None) -> None:
+        """Take weights from elsewhere; those of the policy itself need nothing."""
+        if weights is not None:
+            load_weights(self._model, weights)
+
+
 def load_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
-    """Copy weights into a model; one that is tied to another may be left out."""
+    """Copy weights into a model; one that is tied to another may be left out.
+
+    Raises:
+        ValueError: they are not this model's.
+    """
     result = model.load_state_dict(dict(weights), strict=False)
-    tied = set(getattr(model, "_tied_weights_keys", None) or ())
+    tied = tied_names(model)
     missing = [name for name in result.missing_keys if name not in tied]
     if missing or result.unexpected_keys:
         raise ValueError(

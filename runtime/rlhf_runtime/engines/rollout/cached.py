@@ -3,7 +3,6 @@
 Works with any causal language model of transformers that takes a ``DynamicCache``.
 """
 
-from collections.abc import Mapping
 from typing import Any, Protocol
 
 import torch
@@ -14,32 +13,16 @@ from rlhf_runtime.engines.logprobs import eval_mode, positions_of, token_log_pro
 from rlhf_runtime.engines.rollout.base import (
     RolloutResult,
     SamplingConfig,
+    SharesParameters,
     choose_tokens,
     global_sample_ids,
-    load_weights,
 )
 
 
-class CachedRollout:
-    """Rollout engine ``cached``: shares the policy's parameters, so it is always up to date."""
+class CachedRollout(SharesParameters):
+    """Rollout engine ``cached``."""
 
     name = "cached"
-
-    def __init__(self, model: nn.Module) -> None:
-        self._model = model
-
-    @property
-    def device(self) -> torch.device:
-        """The model's."""
-        return next(self._model.parameters()).device
-
-    def release(self) -> None:
-        """Nothing to do: nothing is kept between calls."""
-
-    def refresh(self, weights: Mapping[str, Tensor] | None = None) -> None:
-        """Take weights from elsewhere; those of the policy itself need nothing: the parameters are shared."""
-        if weights is not None:
-            load_weights(self._model, weights)
 
     @torch.no_grad()
     def generate(

@@ -4,39 +4,22 @@ The reference that ``cached`` is tested against. The draw is ours, made inside a
 one possible token per row, so that both engines give the same tokens for the same seed.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import GenerationConfig, LogitsProcessorList
 
 from rlhf_runtime.algorithms.counter_rng import StepSeed
 from rlhf_runtime.engines.logprobs import eval_mode, token_log_probs
-from rlhf_runtime.engines.rollout.base import RolloutResult, SamplingConfig, choose_tokens, load_weights
+from rlhf_runtime.engines.rollout.base import RolloutResult, SamplingConfig, SharesParameters, choose_tokens
 from rlhf_runtime.engines.rollout.cached import sampling_noise
 
 
-class TransformersRollout:
-    """Rollout engine ``transformers``: shares the policy's parameters, so it is always up to date."""
+class TransformersRollout(SharesParameters):
+    """Rollout engine ``transformers``."""
 
     name = "transformers"
-
-    def __init__(self, model: nn.Module) -> None:
-        self._model = model
-
-    @property
-    def device(self) -> torch.device:
-        """The model's."""
-        return next(self._model.parameters()).device
-
-    def release(self) -> None:
-        """Nothing to do: nothing is kept between calls."""
-
-    def refresh(self, weights: Mapping[str, Tensor] | None = None) -> None:
-        """Take weights from elsewhere; those of the policy itself need nothing: the parameters are shared."""
-        if weights is not None:
-            load_weights(self._model, weights)
 
     @torch.no_grad()
     def generate(

