@@ -12,7 +12,7 @@ from rlhf_api.types import RLHFJob
 from rlhf_runtime.engines.adapters import LoRASettings
 from rlhf_runtime.engines.rollout import VLLMSettings
 from rlhf_runtime.engines.trained import ShardingConfig
-from rlhf_runtime.job.roles import flow_settings, make_roles, rollout_engine_of
+from rlhf_runtime.job.roles import actor_settings, flow_settings, make_roles, rollout_engine_of
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "ppo-spelling.yaml"
 PREPARED: Any = SimpleNamespace(policy="policy", reward_model=lambda: "reward", task=SimpleNamespace(scorer="a:b"))
@@ -74,6 +74,17 @@ def test_vllm_gets_its_options() -> None:
 def test_log_probs_are_computed_again_where_vllm_may_generate(engine: str, accelerators: int, want: bool) -> None:
     flow = flow_settings(job_with("actor", {"rollout": engine}, accelerators))
     assert flow.recomputes_log_probs is want
+
+
+def test_an_actor_beside_a_rollout_role_starts_no_engine_of_its_own() -> None:
+    job = job_with("actor", {}, accelerators=1)
+    assert actor_settings(job, job.spec.role("actor")).generation.engine == "auto"
+    manifest = job.model_dump(by_alias=True, exclude_unset=True, mode="json")
+    manifest["spec"]["roles"].append({"name": "rollout", "type": "Rollout", "engine": {"weightSync": "StateStore"}})
+    beside = RLHFJob.model_validate(manifest)
+    settings = actor_settings(beside, beside.spec.role("actor"))
+    assert (settings.generation.engine, settings.weight_sync) == ("cached", "state")
+    assert flow_settings(beside).rollout == "rollout"
 
 
 def test_what_auto_stands_for_is_what_the_worker_says() -> None:

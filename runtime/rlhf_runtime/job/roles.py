@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from rlhf_api.accelerators import gpus_of
@@ -166,9 +167,12 @@ def actor_settings(job: RLHFJob, spec: RoleSpec, sharding: ShardingConfig | None
     """The actor's settings from the manifest's hyperparameters."""
     settings = hyperparameters(job) or PPO()
     through = [role.engine.weight_sync for role in job.spec.roles_of(RoleType.ROLLOUT)]
+    generation = generation_settings(job, spec)
+    if through and spec.engine.rollout is RolloutEngine.AUTO:
+        generation = replace(generation, engine="cached")  # it never generates: no vLLM is started for it
     grouped = isinstance(settings, GRPO)
     return ActorSettings(
-        generation=generation_settings(job, spec),
+        generation=generation,
         optimizer=_optimizer(settings.optimizer, settings.actor_learning_rate),
         update=ActorUpdateConfig(
             epochs=settings.epochs,
