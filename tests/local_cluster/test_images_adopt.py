@@ -34,7 +34,9 @@ def test_the_folder_that_is_written_to_is_found(mounts):
 def test_layers_of_the_store_are_told_by_what_lies_below_them(monkeypatch, tmp_path):
     monkeypatch.setattr(buildah, "store", lambda: tmp_path)
     (tmp_path / "overlay-layers").mkdir()
+    of_an_interrupted_build = {"id": "three", "parent": "one"}
     layers = [{"id": "one", "diff-digest": LOW}, {"id": "two", "parent": "one", "diff-digest": HIGH}]
+    layers.insert(1, of_an_interrupted_build)
     (tmp_path / "overlay-layers/layers.json").write_text(json.dumps(layers))
     assert buildah.layer_ids() == {("", LOW): "one", ("one", HIGH): "two"}
     assert buildah.layer_folder("two") == tmp_path / "overlay/two/diff"

@@ -63,9 +63,12 @@ def inspect(name: str) -> Stored:
 
 
 def layer_ids() -> dict[tuple[str, str], str]:
-    """The id of each layer in the store, by its parent's id (``""`` for the lowest) and its digest."""
+    """The id of each layer in the store, by its parent's id (``""`` for the lowest) and its digest.
+
+    A layer without a digest is that of a container in which a build runs, or was interrupted: no image has it.
+    """
     layers = json.loads((store() / "overlay-layers/layers.json").read_text())
-    return {(layer.get("parent", ""), layer["diff-digest"]): layer["id"] for layer in layers}
+    return {(layer.get("parent", ""), layer["diff-digest"]): layer["id"] for layer in layers if "diff-digest" in layer}
 
 
 def layer_folder(layer_id: str) -> Path:
