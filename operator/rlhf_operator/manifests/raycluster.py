@@ -34,6 +34,8 @@ _HEAD_GRACE_SECONDS = 5
 """The shell around Ray's head does not pass SIGTERM on, and a head has nothing to save."""
 _HEAD_FIELDS = ("rayVersion", "gcsFaultToleranceOptions", "headGroupSpec")
 _GROUP_FIELDS = ("groupName", "numOfHosts", "rayStartParams", "template")
+# It would send each line of every role to the controller, which reads none: 80 MB and seconds of each pod's start.
+_NO_LOG_MONITOR = {"include-log-monitor": "false"}
 _OVERWRITE_COMMAND_ANNOTATION = "ray.io/overwrite-container-cmd"
 
 
@@ -115,6 +117,7 @@ def _head_fields(job: RLHFJob, settings: Settings) -> dict[str, Any]:
         "num-cpus": "0",
         "num-gpus": "0",
         "object-store-memory": str(sizes.object_store_bytes(shared_memory)),
+        **_NO_LOG_MONITOR,
     }
     fields: dict[str, Any] = {"rayVersion": settings.ray_version}
     if part.fault_tolerance is not None:
@@ -148,6 +151,7 @@ def _role_group(job: RLHFJob, settings: Settings, name: str) -> dict[str, Any]:
         # Also 0 is said: Ray would count the devices that an image of CUDA sees without having asked for one.
         "num-gpus": str(gpus_of(part.resources)),
         "object-store-memory": str(sizes.object_store_bytes(shared_memory)),
+        **_NO_LOG_MONITOR,
         # Quoted for the shell; KubeRay takes these quotes off where it reads the value itself.
         "resources": f"'{json.dumps({names.ray_resource(name): 1})}'",
     }

