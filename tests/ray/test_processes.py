@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from concurrent.futures import Future
 from pathlib import Path
 
@@ -81,9 +82,15 @@ def test_a_script_that_ends_leaves_no_process_behind(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     here = Path(__file__).parent.parent / "control"
-    env = {**os.environ, "PYTHONPATH": str(here)}
-    env.pop("RAY_ADDRESS", None)
-    done = subprocess.run([sys.executable, script], env=env, capture_output=True, text=True, timeout=240, check=False)
+    with tempfile.TemporaryDirectory(prefix="r", dir="/tmp") as folder:  # short, since sockets lie in it
+        # What `ray start` leaves behind when it is killed: the run must be on a Ray of its own all the same.
+        (Path(folder) / "ray").mkdir()
+        (Path(folder) / "ray/ray_current_cluster").write_text("192.0.2.1:6379")
+        env = {**os.environ, "PYTHONPATH": str(here), "RAY_TMPDIR": folder}
+        env.pop("RAY_ADDRESS", None)
+        done = subprocess.run(
+            [sys.executable, script], env=env, capture_output=True, text=True, timeout=240, check=False
+        )
     assert done.returncode == 0, done.stderr
     total, pids = done.stdout.splitlines()[-2:]
     assert total == "total 4.0"
