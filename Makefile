@@ -20,8 +20,8 @@ demo: $(VENV)/runtime.done ## Install and train the example PPO job: four roles 
 install: $(INSTALLED) ## Install what all of these need
 
 # Two at a time, file by file, what trains first (tests/conftest.py). Then, alone, what kills processes and waits for
-# others: some of it promises seconds. The pods first, since a process that was on another Ray before cannot be theirs.
-ALONE := tests/ray/test_role_pods.py tests/ray/test_deaths.py tests/ray/test_processes.py tests/cli/test_stopping_a_run.py
+# others: some of it promises seconds.
+ALONE := tests/ray/test_deaths.py tests/ray/test_processes.py tests/cli/test_stopping_a_run.py
 TWO := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 test: $(VENV)/test.done ## Install, and run the tests that need no cluster
 	@status=0; $(TWO) $(ALONE:%=--ignore=%) -m "not long" || status=$$?; \

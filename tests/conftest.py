@@ -1,6 +1,13 @@
+import os
+import secrets
 from collections.abc import Iterator
 
 import pytest
+
+# A Ray that a process starts asks for a token by default, one that it joins does not, and the process keeps to what it
+# had first: it is then deaf to the other's cluster. So all that the tests start have one, as a job's pods do.
+os.environ.setdefault("RAY_AUTH_MODE", "token")
+os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -28,7 +28,6 @@ pytestmark = [pytest.mark.ray, pytest.mark.long, pytest.mark.timeout(1200)]
 
 ROLES = ("actor", "critic")
 ENVIRONMENT = {
-    "RAY_AUTH_MODE": "disabled",  # a process that has used Ray before, as this one may have, cannot change its mode
     "RAY_raylet_start_wait_time_s": "240",  # a loaded machine takes its time
     "RAY_health_check_initial_delay_ms": "1000",
     "RAY_health_check_period_ms": "1000",

@@ -223,7 +223,7 @@ def _start_ray(address: str | None, object_store_bytes: int) -> None:
     try:
         with _own_sigterm(), _same_imports():
             ray.init(
-                address="local",  # not a cluster that runs here, or that a file or variable still names
+                address="local",  # not a cluster that somebody runs here, or that a file of Ray's still names
                 num_cpus=os.cpu_count(),
                 object_store_memory=object_store_bytes,
                 include_dashboard=False,
