@@ -15,6 +15,8 @@ from e2e.lab import Lab
 EXAMPLES = paths.PROJECT / "examples"
 START_SECONDS = 600
 """From a manifest to the first step; half of it was seen on two slow cores, most of it for making the models."""
+QUICK_MODEL = {"builtin": {"name": "spelling-tiny", "supervisedSteps": 5, "supervisedExamples": 64}}
+"""Made in seconds; it has not learned to spell."""
 
 
 def example(name: str, **spec: Any) -> dict[str, Any]:
@@ -84,6 +86,10 @@ class Job:
         """How many steps are done, as the status has it."""
         return _step(self.status)
 
+    def role(self, name: str) -> dict[str, Any]:
+        """A role's part of the status; empty while there is none."""
+        return next((role for role in self.status.get("roles", []) if role["name"] == name), {})
+
     def suspend(self, wanted: bool) -> None:
         """Set `spec.suspend`."""
         patch = json.dumps({"spec": {"suspend": wanted}})
@@ -131,7 +137,7 @@ def quick(name: str, *, steps: int, **spec: Any) -> dict[str, Any]:
     manifest["metadata"] = {"name": name}
     manifest["spec"]["algorithm"] |= {"totalSteps": steps, "evaluation": {"everySteps": 0}}
     manifest["spec"]["algorithm"]["grpo"] |= {"promptsPerStep": 8, "groupSize": 2}
-    manifest["spec"]["model"] = {"builtin": {"name": "spelling-tiny", "supervisedSteps": 5, "supervisedExamples": 64}}
+    manifest["spec"]["model"] = QUICK_MODEL
     manifest["spec"]["data"]["procedural"] |= {"trainSize": 256, "heldOutSize": 16}
     for role in manifest["spec"]["roles"]:
         role["resources"] = role.get("resources", {}) | {"cpu": "500m", "memory": "1536Mi"}

@@ -52,7 +52,7 @@ def test_a_change_of_one_role_rolls_that_role_alone_and_is_not_counted(job: Job,
 def test_scaling_a_role_while_training_adds_and_removes_its_pods_alone(job: Job) -> None:
     before = job.uids("actor", "reference", "head", "controller")
     assert "from 1 to 2" in rlhf(job.lab, "scale", job.name, "reward", "2", "--wait", timeout=START_SECONDS)
-    assert _role(job.status, "reward")["ready"] == 2
+    assert job.role("reward")["ready"] == 2
     job.wait_step(job.step + 3)
     _patch(job, _on_role(job, "reward", "replicas", 1))
     job.wait_for("one reward pod is left", lambda _: len(job.pods("reward")) == 1)
@@ -137,7 +137,3 @@ def _on_role(job: Job, role: str, field: str, value: object) -> str:
 def _new(job: Job, role: str, before: dict[str, list[str]]) -> bool:
     now = job.uids(role)[role]
     return bool(now) and not set(now) & set(before[role])
-
-
-def _role(status: dict[str, list[dict[str, object]]], name: str) -> dict[str, object]:
-    return next((role for role in status.get("roles", []) if role["name"] == name), {})

@@ -1,11 +1,10 @@
 """Two pods train one model, two others generate with its weights (vLLM), and one of these may go at any time."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
-from e2e.jobs import Job, apply, example
+from e2e.jobs import QUICK_MODEL, Job, apply, example
 from e2e.lab import Lab
 from e2e.operator import Operator
 
@@ -16,21 +15,16 @@ OTHERS = ("actor", "reward", "reference", "head", "controller")
 
 @pytest.fixture(scope="module")
 def job(operator: Operator, module_lab: Lab) -> Iterator[Job]:
-    model = {"builtin": {"name": "spelling-tiny", "supervisedSteps": 5, "supervisedExamples": 64}}
-    job = apply(module_lab, example("grpo-rollout-role", algorithm={"totalSteps": 5000}, model=model))
+    job = apply(module_lab, example("grpo-rollout-role", algorithm={"totalSteps": 5000}, model=QUICK_MODEL))
     job.wait_step(2)
     yield job
     module_lab.kubectl("delete", "rlhfjob", "--all", "--timeout=60s")
 
 
-def role_status(job: Job, name: str) -> dict[str, Any]:
-    return next(role for role in job.status["roles"] if role["name"] == name)
-
-
 def test_the_status_says_what_trains_and_what_generates(job: Job) -> None:
     assert job.status["rolesReady"] == "4/4"
-    assert role_status(job, "actor")["trainingEngine"] == "FSDP2"
-    assert role_status(job, "rollout")["rolloutEngine"] == "VLLM"
+    assert job.role("actor")["trainingEngine"] == "FSDP2"
+    assert job.role("rollout")["rolloutEngine"] == "VLLM"
     assert len({pod["spec"]["nodeName"] for pod in job.pods("actor")}) == 2
     logs = [job.lab.kubectl("logs", pod["metadata"]["name"]) for pod in job.pods("rollout")]
     assert len(logs) == 2

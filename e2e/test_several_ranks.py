@@ -1,7 +1,6 @@
 """A model that is trained by two pods on two nodes: one process group, one failure domain."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -23,15 +22,11 @@ def job(operator: Operator, module_lab: Lab) -> Iterator[Job]:
     module_lab.kubectl("delete", "rlhfjob", "--all", "--timeout=60s")
 
 
-def role_status(job: Job) -> dict[str, Any]:
-    return next(role for role in job.status["roles"] if role["name"] == "actor")
-
-
 def test_two_pods_on_two_nodes_train_one_model(job: Job) -> None:
     pods = job.pods("actor")
     assert len({pod["spec"]["nodeName"] for pod in pods}) == 2
     assert job.status["rolesReady"] == "3/3"
-    assert role_status(job)["trainingEngine"] == "FSDP2"
+    assert job.role("actor")["trainingEngine"] == "FSDP2"
     logs = [job.lab.kubectl("logs", pod["metadata"]["name"]) for pod in pods]
     updates = [[f"actor-worker-{rank:03d} update" in log for rank in range(2)] for log in logs]
     assert sorted(updates) == [[False, True], [True, False]], logs
@@ -50,5 +45,5 @@ def test_a_pod_that_is_deleted_is_replaced_and_nobody_elses(job: Job) -> None:
     job.wait_step(step + 10, timeout=180)
     assert job.uids(*OTHERS) == before
     assert lost["uid"] not in job.uids("actor")["actor"]
-    status = role_status(job)
+    status = job.role("actor")
     assert int(status.get("restarts", 0)) + int(status.get("uncountedRestarts", 0)) == 1, "the loss counts once"

@@ -33,7 +33,7 @@ def test_both_replicas_of_the_reward_score_every_step(job: Job) -> None:
 def test_a_role_is_restarted_by_hand_alone_and_it_is_not_counted(job: Job) -> None:
     before = job.uids("actor", "reward", "reference")
     rlhf(job.lab, "restart", job.name, "reference", timeout=180)
-    row = next(role for role in job.status["roles"] if role["name"] == "reference")
+    row = job.role("reference")
     assert row["uncountedRestarts"] >= 1 and row.get("restarts", 0) == 0
     assert job.uids("actor", "reward", "reference") == before
     job.wait_step(job.step + 2)
